@@ -1,0 +1,86 @@
+"""How one execution of a run's body ended: values decided by the engine and written by the journal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from perdure.model.rows import WaitingFor
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """A failure as it is stored and shown: class name, message, our stable code when it has one."""
+
+    type: str
+    message: str
+    code: str = ""
+    step: str = ""
+
+    def to_json(self) -> str:
+        """JSON object, ASCII only, without empty fields."""
+        fields = {"type": self.type, "message": self.message, "code": self.code, "step": self.step}
+        return json.dumps({key: value for key, value in fields.items() if value})
+
+    @classmethod
+    def from_json(cls, text: str) -> ErrorRecord:
+        """Reads what `to_json` wrote; a text of another shape becomes the message itself."""
+        try:
+            data = json.loads(text)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            return cls(type="Error", message=text)
+        known = {key: str(data[key]) for key in ("type", "message", "code", "step") if key in data}
+        return cls(**{"type": "Error", "message": "", **known})
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The body returned; `output` is JSON text."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The body raised."""
+
+    error: ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The body was stopped by a cancel or a deadline; `reason` is a sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Replay met another step or another input than recorded: retried with backoff, then parked."""
+
+    error: ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The run gives its slot back and waits. `wake_in` is seconds from the commit, None = until woken."""
+
+    waiting_for: WaitingFor
+    wake_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The run goes back to the queue, no attempt counted (drain, suspend)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The fence has moved on: nothing may be written any more."""
+
+
+Ending = Succeeded | Failed | Cancelled | Mismatch | Parked | Released | Lost

@@ -1,0 +1,236 @@
+"""Frozen views of database rows, as the layers hand them to each other. Field = column unless said otherwise.
+
+Instants are timezone-aware and come from the database's clock. Payloads (`input`, `output`, `error`,
+`definition`) are JSON texts, never decoded here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from perdure.model.states import CancelMode, RunStatus, StepStatus, WorkerState
+
+DECLARED_WORKFLOW = "perdure.declared"
+"""Registered name under which runs with declared steps are executed."""
+
+REVISION_SHIFT = 20
+"""`revision` = fence * 2**20 + sequence: below 2**53 for 2**33 changes of owner, so every JSON client keeps it."""
+
+
+def workflow_requirement(name: str) -> str:
+    """Entry of a manifest, and of `workflows.requires`, that stands for a registered workflow."""
+    return f"workflow:{name}"
+
+
+def step_requirement(name: str) -> str:
+    """Entry of a manifest, and of `workflows.requires`, that stands for a registered step."""
+    return f"step:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """What a run waits for: `kind` is a stable reason (`RetryBackoff`, `NoWorkerPool`, `PoolNotReady`,
+    `UnknownWorkflow`, `NoFreeSlot`, `Suspended` …), `name` the thing, `until` an instant if there is one,
+    `message` a sentence for people that says what to do."""
+
+    kind: str
+    name: str = ""
+    message: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What intake wants a row to say. `generation` is `metadata.generation` (0 for runs without a resource)."""
+
+    id: str
+    namespace: str
+    name: str | None
+    workflow: str
+    requires: tuple[str, ...]
+    input: str
+    definition: str | None = None
+    pool: str = "default"
+    queue: str = "default"
+    priority: int = 100
+    timeout: timedelta | None = None
+    suspended: bool = False
+    cancel_mode: CancelMode | None = None
+    max_recoveries: int = 10
+    max_run_attempts: int = 1
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """One row of `workflow_steps`, as replay reads it. `attempts` counts recorded failures; an attempt cut off
+    by a crash is none. `attempt_errors` is a JSON list of error records, oldest first."""
+
+    index: int
+    name: str
+    status: StepStatus
+    input: str
+    output: str | None
+    error: str | None
+    attempts: int
+    attempt_errors: str | None
+    wake_at: datetime | None
+    wake_in: float | None
+    """Seconds until `wake_at` by the database's clock when the row was read; negative when it has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run that this process owns under `fence`, with everything needed to execute it."""
+
+    id: str
+    fence: int
+    namespace: str
+    name: str | None
+    workflow: str
+    input: str
+    definition: str | None
+    run_attempts: int
+    max_run_attempts: int
+    recoveries: int
+    wake_seq: int
+    cancel_mode: CancelMode | None
+    suspended: bool
+    deadline_in: float | None
+    """Seconds until the deadline by the database's clock at the claim, None without one."""
+    steps: tuple[RecordedStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepWrite:
+    """The whole state of one step after one event, for the journal. Folding two writes of one index = the later.
+
+    `seq` is the run's write number within the claim, rising from 1. `wake_in` (seconds) sets `wake_at` on a
+    RETRYING step by the database's clock. `input` may be None in a write that follows another of the same claim.
+    """
+
+    index: int
+    seq: int
+    name: str
+    status: StepStatus
+    input: str | None = None
+    output: str | None = None
+    error: str | None = None
+    attempts: int = 0
+    attempt_errors: str | None = None
+    wake_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFlags:
+    """What the journal's statement says about a run it found owned."""
+
+    cancel_mode: CancelMode | None
+    suspended: bool
+    wake_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedRun:
+    """One RUNNING row of a worker, as its beat brings it back (the level, not the change)."""
+
+    id: str
+    fence: int
+    cancel_mode: CancelMode | None
+    suspended: bool
+    deadline_passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as it registers itself. `id` = pod UID (or host name) + boot nonce; never used again."""
+
+    id: str
+    namespace: str
+    pool: str
+    pod: str
+    pod_uid: str
+    version: str
+    queues: tuple[str, ...]
+    manifest: tuple[str, ...]
+    slots: int
+    state: WorkerState = WorkerState.LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run, for the status projection: read in one snapshot with its steps."""
+
+    id: str
+    namespace: str
+    name: str | None
+    workflow: str
+    pool: str
+    queue: str
+    version: str | None
+    status: RunStatus
+    fence: int
+    edits: int
+    suspended: bool
+    cancel_mode: CancelMode | None
+    cancel_reason: str | None
+    generation: int
+    run_attempts: int
+    recoveries: int
+    max_recoveries: int
+    waiting_for: WaitingFor | None
+    waiting_since: datetime | None
+    wake_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker_pod: str | None
+    definition: str | None
+    output: str | None
+    output_bytes: int
+    error: str | None
+    last_seq: int
+    """Highest `seq` of a step written under the current fence, 0 if none."""
+
+    @property
+    def revision(self) -> int:
+        """Monotonic number of the projection; equal revisions mean equal content.
+
+        `last_seq` and `edits` both only grow while the fence stands, so equal sums mean both are equal.
+        """
+        return (self.fence << REVISION_SHIFT) + min(self.last_seq + self.edits, (1 << REVISION_SHIFT) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step, for the status projection. `output` is None when it is larger than the projection shows."""
+
+    index: int
+    name: str
+    status: StepStatus
+    attempts: int
+    output: str | None
+    error: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    wake_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """Counts over all recorded steps of a run, also of those that the projection leaves out."""
+
+    succeeded: int = 0
+    failed: int = 0
+    running: int = 0
+    retrying: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSource:
+    """Everything `resources.projection.project` needs of one run."""
+
+    run: RunView
+    counts: StepCounts = field(default_factory=StepCounts)
+    steps: tuple[StepView, ...] = ()

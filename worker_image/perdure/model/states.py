@@ -1,0 +1,113 @@
+"""The states of runs, steps and workers, and which change may follow which. One table, used by all.
+
+A test compares the tables here with the CHECK constraints in the database and with the diagram in the docs.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class RunStatus(IntEnum):
+    """Status of a run, as stored in `workflows.status`. Gaps leave room; `>= FINISHED_FROM` is an end."""
+
+    ENQUEUED = 10
+    DELAYED = 20
+    RUNNING = 30
+    WAITING = 40
+    SUCCEEDED = 50
+    FAILED = 60
+    CANCELLED = 70
+    MAX_RECOVERY_ATTEMPTS_EXCEEDED = 80
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more happens to the run unless a person asks for it."""
+        return self >= FINISHED_FROM
+
+
+FINISHED_FROM = RunStatus.SUCCEEDED
+
+
+class StepStatus(IntEnum):
+    """Status of a step, as stored in `workflow_steps.status`. `>= FINAL_FROM` never changes again."""
+
+    RUNNING = 10
+    RETRYING = 20
+    SUCCEEDED = 30
+    FAILED = 40
+
+    @property
+    def final(self) -> bool:
+        """Whether a replay returns the recorded outcome instead of running the body."""
+        return self >= FINAL_FROM
+
+
+FINAL_FROM = StepStatus.SUCCEEDED
+
+
+class WorkerState(IntEnum):
+    """State of a worker, as stored in `workers.state`. It never goes back."""
+
+    LIVE = 10
+    DRAINING = 20
+    STOPPED = 30
+    DEAD = 40
+
+
+class CancelMode(StrEnum):
+    """How a cancel ends a run, as stored in `workflows.cancel_mode`.
+
+    GRACEFUL lets a step in progress finish and be recorded; IMMEDIATE stops the body where it is.
+    """
+
+    GRACEFUL = "Graceful"
+    IMMEDIATE = "Immediate"
+
+
+class Phase(StrEnum):
+    """What users see in `.status.phase`."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    WAITING = "Waiting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+
+PHASE_OF: dict[RunStatus, Phase] = {
+    RunStatus.ENQUEUED: Phase.PENDING,
+    RunStatus.DELAYED: Phase.PENDING,
+    RunStatus.RUNNING: Phase.RUNNING,
+    RunStatus.WAITING: Phase.WAITING,
+    RunStatus.SUCCEEDED: Phase.SUCCEEDED,
+    RunStatus.FAILED: Phase.FAILED,
+    RunStatus.CANCELLED: Phase.CANCELLED,
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: Phase.FAILED,
+}
+"""Phase of a run that is not suspended; a suspended run that is not finished nor running is `Suspended`."""
+
+RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.ENQUEUED: frozenset(
+        {RunStatus.RUNNING, RunStatus.CANCELLED},
+    ),
+    RunStatus.DELAYED: frozenset({RunStatus.ENQUEUED, RunStatus.CANCELLED}),
+    RunStatus.RUNNING: frozenset(
+        {
+            RunStatus.ENQUEUED,  # released, moved from a dead worker, or a park that found a new wake
+            RunStatus.DELAYED,  # the body failed and the run is retried later; or replay did not match
+            RunStatus.WAITING,
+            RunStatus.SUCCEEDED,
+            RunStatus.FAILED,
+            RunStatus.CANCELLED,
+            RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED,
+        }
+    ),
+    RunStatus.WAITING: frozenset({RunStatus.ENQUEUED, RunStatus.CANCELLED}),
+    RunStatus.SUCCEEDED: frozenset(),
+    RunStatus.FAILED: frozenset(),
+    RunStatus.CANCELLED: frozenset(),
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: frozenset(),
+}

@@ -1,0 +1,120 @@
+-- The first schema: runs, their payloads and steps, workers.
+-- Rows of `workflows` stay small (payloads live apart) because they are updated at every change of owner;
+-- the free space of their pages keeps updates that touch no index in place.
+
+CREATE TABLE perdure.workflows (
+    id                text PRIMARY KEY,
+    namespace         text NOT NULL,
+    name              text,
+    workflow          text NOT NULL,
+    requires          text[] NOT NULL,
+    pool              text NOT NULL,
+    queue             text NOT NULL,
+    priority          integer NOT NULL,
+    version           text,
+    run_at            timestamptz NOT NULL DEFAULT now(),
+    status            smallint NOT NULL CHECK (status IN (10, 20, 30, 40, 50, 60, 70, 80)),
+    worker_id         text,
+    fence             bigint NOT NULL DEFAULT 0,
+    edits             integer NOT NULL DEFAULT 0,
+    wake_seq          bigint NOT NULL DEFAULT 0,
+    wake_at           timestamptz,
+    run_attempts      integer NOT NULL DEFAULT 0,
+    max_run_attempts  integer NOT NULL DEFAULT 1,
+    recoveries        integer NOT NULL DEFAULT 0,
+    max_recoveries    integer NOT NULL DEFAULT 10,
+    recovered_at_step integer NOT NULL DEFAULT -1,
+    ended_fence       bigint,
+    ended_by          text,
+    timeout           interval,
+    deadline_at       timestamptz,
+    suspended         boolean NOT NULL DEFAULT false,
+    cancel_mode       text CHECK (cancel_mode IN ('Graceful', 'Immediate')),
+    cancel_reason     text,
+    deleted           boolean NOT NULL DEFAULT false,
+    waiting_for       jsonb,
+    waiting_since     timestamptz,
+    generation        bigint NOT NULL DEFAULT 0,
+    reported_revision bigint NOT NULL DEFAULT -1,
+    status_due_at     timestamptz,
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    started_at        timestamptz,
+    finished_at       timestamptz,
+    CHECK ((status = 30) = (worker_id IS NOT NULL)),
+    CHECK ((status >= 50) = (finished_at IS NOT NULL))
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+COMMENT ON COLUMN perdure.workflows.requires IS 'names (workflow:x, step:y) that a worker must have to run it';
+COMMENT ON COLUMN perdure.workflows.fence IS 'rises at every change of owner, to none as well';
+COMMENT ON COLUMN perdure.workflows.edits IS 'counts visible changes from outside while the fence stands';
+COMMENT ON COLUMN perdure.workflows.wake_seq IS 'rises at every wake, so that a park cannot miss one';
+COMMENT ON COLUMN perdure.workflows.ended_fence IS 'fence of the last ended ownership, with ended_by: answers "was it my own commit?"';
+COMMENT ON COLUMN perdure.workflows.status_due_at IS 'set when .status must be written; null once it was';
+
+-- Claim: ready rows of one namespace, pool and queue in claim order.
+CREATE INDEX workflows_ready ON perdure.workflows (namespace, pool, queue, priority, run_at, id)
+    WHERE status = 10 AND (NOT suspended OR cancel_mode IS NOT NULL);
+-- Beat and move: what a worker owns.
+CREATE INDEX workflows_owned ON perdure.workflows (worker_id, id) WHERE status = 30;
+-- Wake: delayed and waiting rows whose time comes.
+CREATE INDEX workflows_wake ON perdure.workflows (wake_at) WHERE status IN (20, 40) AND wake_at IS NOT NULL;
+-- Deadlines of everything that has not ended.
+CREATE INDEX workflows_deadline ON perdure.workflows (deadline_at) WHERE deadline_at IS NOT NULL AND status < 50;
+-- Status fallback: what nobody who holds the run will report.
+CREATE INDEX workflows_status_due ON perdure.workflows (status_due_at)
+    WHERE status_due_at IS NOT NULL AND status <> 30;
+-- Which versions still have runs.
+CREATE INDEX workflows_open_version ON perdure.workflows (namespace, pool, version) WHERE status < 50;
+-- Rows behind resources, for the search of ghosts.
+CREATE INDEX workflows_resource ON perdure.workflows (namespace, id) WHERE name IS NOT NULL AND NOT deleted;
+-- Rows whose resource is gone, for removal.
+CREATE INDEX workflows_deleted ON perdure.workflows (id) WHERE deleted;
+
+-- No foreign keys to `workflows`: every write here hangs on a lock of that row anyway, and the check would cost
+-- a look-up for each step. Rows are removed steps first, then payloads, then the run.
+CREATE TABLE perdure.workflow_payloads (
+    workflow_id text PRIMARY KEY,
+    input       text NOT NULL,
+    definition  text,
+    output      text,
+    error       text
+);
+
+CREATE TABLE perdure.workflow_steps (
+    workflow_id    text NOT NULL,
+    step_index     integer NOT NULL CHECK (step_index >= 0),
+    name           text NOT NULL,
+    status         smallint NOT NULL CHECK (status IN (10, 20, 30, 40)),
+    fence          bigint NOT NULL,
+    seq            bigint NOT NULL,
+    attempts       integer NOT NULL DEFAULT 0,
+    input          text NOT NULL,
+    output         text,
+    error          text,
+    attempt_errors text,
+    started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at    timestamptz,
+    wake_at        timestamptz,
+    PRIMARY KEY (workflow_id, step_index)
+) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE perdure.workers (
+    id          text PRIMARY KEY,
+    namespace   text NOT NULL,
+    pool        text NOT NULL,
+    pod         text NOT NULL,
+    pod_uid     text NOT NULL,
+    version     text NOT NULL,
+    queues      text[] NOT NULL,
+    manifest    text[] NOT NULL,
+    slots       integer NOT NULL,
+    state       smallint NOT NULL CHECK (state IN (10, 20, 30, 40)),
+    lease_until timestamptz NOT NULL,
+    beat_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at    timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Who is to be looked at when leases run out.
+CREATE INDEX workers_lease ON perdure.workers (lease_until) WHERE state IN (10, 20);
+CREATE INDEX workers_pool ON perdure.workers (namespace, pool) WHERE state IN (10, 20);
