@@ -1,0 +1,163 @@
+"""Builds the programs of the local cluster from their Go modules, once for each machine.
+
+The result is kept outside the tree under a name derived from everything that went in, so a program that is there is
+the right one. Each appears by a rename: an interrupted build leaves nothing that looks finished.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster import versions
+from localcluster.console import Failure, Impossible, duration, run_with_progress, say
+from localcluster.settings import Settings
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program; `cold_seconds` is its build on two cores with empty caches, told while one waits for it."""
+
+    name: str
+    folder: str
+    package: str
+    version: str
+    cold_seconds: int
+
+
+def _kubernetes(name: str, cold_seconds: int) -> Program:
+    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", versions.KUBERNETES, cold_seconds)
+
+
+# In the order of their use: the tests of the operator need only the first three.
+CONTROL_PLANE = (
+    Program("etcd", "etcd", ".", versions.ETCD, 66),
+    _kubernetes("kube-apiserver", 430),
+    _kubernetes("kube-controller-manager", 120),
+)
+HELM = Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", versions.HELM, 150)
+KUBECTL = _kubernetes("kubectl", 20)
+NODE = (
+    _kubernetes("kubelet", 40),
+    _kubernetes("kube-scheduler", 15),
+    _kubernetes("kube-proxy", 15),
+    Program("coredns", "coredns", "github.com/coredns/coredns", versions.COREDNS, 220),
+    Program("pause", "pause", ".", versions.PAUSE_IMAGE, 1),
+)
+
+
+def everything() -> tuple[Program, ...]:
+    """All that a cluster and its users need; kubectl only where the machine has none that is recent enough."""
+    return (*CONTROL_PLANE, HELM, *(() if kubectl_on_path() else (KUBECTL,)), *NODE)
+
+
+def kubectl_on_path() -> Path | None:
+    found = shutil.which("kubectl")
+    if found is None:
+        return None
+    answer = subprocess.run([found, "version", "--client"], capture_output=True, text=True, check=False)
+    version = re.search(r"v1\.(\d+)", answer.stdout)
+    return Path(found) if version and int(version[1]) >= versions.KUBECTL_MINOR else None
+
+
+def missing(settings: Settings, programs: Sequence[Program]) -> list[Program]:
+    return [program for program in programs if not (settings.binaries / program.name).exists()]
+
+
+def build(settings: Settings, programs: Sequence[Program]) -> Path:
+    """Build those of `programs` that are missing and give the folder they are in."""
+    if not missing(settings, programs):
+        return settings.binaries
+    reason = go_unavailable()
+    if reason:
+        raise Impossible(reason)
+    settings.cache.mkdir(parents=True, exist_ok=True)
+    with _exclusively(settings.cache / "build.lock"):
+        todo = missing(settings, programs)  # again: another process may have built them while this one waited
+        started = time.monotonic()
+        for number, program in enumerate(todo, 1):
+            _build_one(settings.binaries, program, f"[{number}/{len(todo)}] {program.name}")
+        if todo:
+            say(f"{len(todo)} programs built in {duration(time.monotonic() - started)}: {settings.binaries}")
+    return settings.binaries
+
+
+def go_unavailable() -> str | None:
+    """Why this machine cannot build Go programs, or None."""
+    wanted = ".".join(map(str, versions.GO))
+    if shutil.which("go") is None:
+        return f"Go is not installed: building Kubernetes needs Go {wanted} or newer"
+    answer = subprocess.run(["go", "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=False)
+    version, _, toolchain = answer.stdout.strip().partition("\n")
+    found = re.match(r"go(\d+)\.(\d+)", version)
+    # Since 1.21 Go fetches the toolchain that a go.mod asks for, unless it is told to stay with the local one.
+    least = (1, 21) if toolchain != "local" else versions.GO
+    if found is None or (int(found[1]), int(found[2])) < least:
+        return f"Go {wanted} or newer is needed to build Kubernetes, this is {version or 'not a working Go'}"
+    return None
+
+
+def _build_one(target: Path, program: Program, label: str) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    unfinished = target / f".{program.name}.tmp"
+    say(f"{label} {program.version}: building (about {duration(program.cold_seconds)} with empty caches)")
+    compiled = downloaded = 0
+    started = time.monotonic()
+
+    def progress(line: str) -> str:
+        nonlocal compiled, downloaded
+        if line.startswith("go: downloading"):
+            downloaded += 1
+            return f"{downloaded} modules downloaded"
+        compiled += 1
+        return f"{compiled} packages compiled"
+
+    # -v names each package as it is compiled: the only sign of progress that Go gives.
+    argv = ["go", "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags()}"]
+    run_with_progress(
+        [*argv, "-o", unfinished, program.package],
+        label,
+        progress=progress,
+        cwd=versions.GO_MODULES / program.folder,
+        # The user's workspace and flags must not change what is built.
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""},
+    )
+    unfinished.rename(target / program.name)
+    say(f"{label}: done in {duration(time.monotonic() - started)}")
+
+
+def _ldflags() -> str:
+    """Without these a server calls itself v0.0.0, and Helm refuses charts that ask for a version of Kubernetes."""
+    flags = ["-s", "-w"]
+    _, minor, _ = versions.KUBERNETES.removeprefix("v").split(".")
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        for name, value in (("gitVersion", versions.KUBERNETES), ("gitMajor", "1"), ("gitMinor", minor)):
+            flags.append(f"-X {package}.{name}={value}")
+    return " ".join(flags)
+
+
+@contextmanager
+def _exclusively(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is building: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tool(settings: Settings, name: str) -> Path:
+    """The path of one program, built if it has to be; kubectl of the machine is as good as ours."""
+    if name == KUBECTL.name and (found := kubectl_on_path()):
+        return found
+    for program in (*CONTROL_PLANE, HELM, KUBECTL, *NODE):
+        if program.name == name:
+            return build(settings, [program]) / name
+    raise Failure(f"{name} is none of the programs built here")

@@ -1,0 +1,3 @@
+module perdure.local/pause
+
+go 1.24.0
