@@ -1,0 +1,43 @@
+# The commands of this repository. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help venv test lint format demo demo-down dev bench crds cluster-up cluster-down clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## the whole path on a real cluster: apply, run, kill the worker, go on
+	@hack/demo
+
+demo-down: ## take away what the demo made
+	@hack/demo down
+
+test: ## all tests; TIERS="unit store" runs some, ARGS="-k name" goes to pytest
+	@hack/test $(TIERS) $(if $(ARGS),-- $(ARGS))
+
+lint: ## format, lint, types, layers, generated files
+	@hack/test lint
+
+format: venv ## put the code into its format
+	@.venv/bin/ruff format
+	@.venv/bin/ruff check --fix
+
+dev: venv ## the order example on this machine, without a cluster
+	@.venv/bin/perdure dev examples/order/workflow.yaml
+
+bench: venv ## the measures, as a table and benchmarks/results/latest.json
+	@.venv/bin/python -m benchmarks
+
+crds: venv ## write the generated files anew
+	@.venv/bin/python -m perdure.resources.crdgen
+
+venv: ## .venv with exactly the locked packages
+	@hack/venv >/dev/null
+
+cluster-up: ## a cluster for development
+	@hack/cluster up
+
+cluster-down: ## end it
+	@hack/cluster down
+
+clean: ## remove what can be made again (not the built programs in ~/.cache/perdure)
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

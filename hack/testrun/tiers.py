@@ -1,0 +1,41 @@
+"""The tiers in the order in which they run: cheapest first, so that a slip is found in seconds.
+
+A tier is a folder of tests and what must be there before pytest starts. `prepare` does the long work (building,
+starting a cluster) outside pytest, where its progress is seen; it raises `Impossible` on a machine that cannot do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from testrun import machine
+
+
+def _nothing() -> None:
+    """Most tiers need only the virtual environment."""
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One tier of pytest. `processes` is how many pytest-xdist workers run it: 2 where tests share nothing."""
+
+    name: str
+    what: str
+    folders: tuple[str, ...]
+    processes: int = 1
+    prepare: Callable[[], None] = _nothing
+
+
+LINT = "lint"
+
+TIERS = (
+    Tier("unit", "pure functions, no database", ("tests/unit",), processes=2),
+    Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2),
+    Tier("worker", "workers and `perdure dev` on a real Postgres", ("tests/worker", "tests/dev"), processes=2),
+    Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), prepare=machine.control_plane),
+    Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), prepare=machine.chart_tools),
+    Tier("cluster", "end to end on a real cluster", ("tests/cluster",), prepare=machine.cluster),
+)
+
+NAMES = (LINT, *(tier.name for tier in TIERS))
