@@ -1,0 +1,102 @@
+"""Logs are one JSON object a line, from structlog and the standard library alike, and hold no secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from perdure.telemetry.logs import configure, get_logger, redact_text
+
+URL = "postgresql://perdure:s3cr:t/@db.example:5432/perdure?sslmode=require"
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    target = io.StringIO()
+    configure("info", stream=target)
+    yield target
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_one_json_object(stream: io.StringIO) -> None:
+    get_logger("perdure.x").info("claimed", run_id="r1", count=3)
+    (line,) = lines(stream)
+    assert line["message"] == "claimed"
+    assert line["level"] == "info"
+    assert line["logger"] == "perdure.x"
+    assert line["run_id"] == "r1"
+    assert str(line["timestamp"]).endswith("Z")
+
+
+def test_the_standard_library_speaks_the_same(stream: io.StringIO) -> None:
+    logging.getLogger("kopf").warning("watching %s at %s", "workflows", URL, extra={"kind": "Workflow"})
+    (line,) = lines(stream)
+    assert line["message"] == "watching workflows at postgresql://perdure:***@db.example:5432/perdure?sslmode=require"
+    assert (line["logger"], line["level"], line["kind"]) == ("kopf", "warning", "Workflow")
+
+
+def test_levels_below_are_not_written(stream: io.StringIO) -> None:
+    get_logger("perdure.x").debug("noise")
+    assert lines(stream) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("password", "hunter2", "***"),
+        ("database_url", URL, "***"),
+        ("input", '{"card":"4111"}', "<15 characters>"),
+        ("output", {"card": "4111"}, "<dict>"),
+        ("url", URL, "postgresql://perdure:***@db.example:5432/perdure?sslmode=require"),
+        ("settings", {"dsn": URL, "n": 1}, {"dsn": "***", "n": 1}),
+        ("urls", [URL], ["postgresql://perdure:***@db.example:5432/perdure?sslmode=require"]),
+        ("error", ValueError(URL), "ValueError: postgresql://perdure:***@db.example:5432/perdure?sslmode=require"),
+    ],
+)
+def test_secrets_and_payloads_are_not_written(stream: io.StringIO, key: str, value: object, shown: object) -> None:
+    get_logger("perdure.x").info("said", **{key: value})
+    (line,) = lines(stream)
+    assert line[key] == shown
+
+
+def test_passwords_in_tracebacks_are_not_written(stream: io.StringIO) -> None:
+    try:
+        raise ValueError(URL)
+    except ValueError:
+        get_logger("perdure.x").exception("failed")
+    assert "s3cr" not in stream.getvalue()
+    assert "Traceback" in stream.getvalue()
+
+
+def test_connection_strings_of_key_and_value_lose_their_password() -> None:
+    assert redact_text("host=db user=me password=s3cret dbname=x") == "host=db user=me password=*** dbname=x"
+    assert redact_text("https://example.com/a:b@c") == "https://example.com/a:b@c"
+
+
+def test_a_terminal_gets_readable_text() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    target = Terminal()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        configure(stream=target)
+        get_logger("perdure.x").info("claimed", run_id="r1")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
+    assert "claimed" in target.getvalue()
+    assert not target.getvalue().startswith("{")

@@ -1,0 +1,104 @@
+"""Logging of worker and operator: JSON lines in pods, coloured text on a terminal, nothing secret in either.
+
+`configure` is called once by the composition roots. Records of the standard library (kopf, asyncio, user code) go
+through the same formatter. Keys: `timestamp` (RFC 3339, UTC), `level`, `message`, `logger`, and what the call adds.
+Keeps the promise that neither passwords in URLs nor payloads of runs are ever written.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+REDACTED = "***"
+
+_URL_SECRET = re.compile(r"(?P<head>\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"]*:)[^\s@'\"]+(?=@)")
+_QUERY_SECRET = re.compile(r"(?i)(?P<head>[?&\s]password=)[^\s&'\"]+")
+
+SECRET_KEYS = frozenset({"password", "passwd", "token", "secret", "authorization", "api_key", "dsn", "database_url"})
+"""Names under which a value is never written."""
+
+PAYLOAD_KEYS = frozenset({"input", "output", "payload", "definition", "arguments", "args", "kwargs", "result"})
+"""Names under which users' data would be written: their size is said instead."""
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Logger of a module. Cheap; works before `configure`, then with structlog's defaults."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return logger
+
+
+def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool | None = None) -> None:
+    """Send everything to `stream` (stdout). `json` None = JSON unless the stream is a terminal. Unknown level: INFO."""
+    target = stream if stream is not None else sys.stdout
+    as_json = not target.isatty() if json is None else json
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    render: list[Processor] = (
+        [structlog.processors.format_exc_info, redact, _message_key, structlog.processors.JSONRenderer()]
+        if as_json
+        else [structlog.processors.format_exc_info, redact, structlog.dev.ConsoleRenderer(colors=target.isatty())]
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Processor: passwords out of URLs and connection strings, payloads replaced by their size."""
+    return {key: _clean(key, value) for key, value in event.items()}
+
+
+def redact_text(text: str) -> str:
+    """The text without passwords of URLs and connection strings."""
+    return _QUERY_SECRET.sub(rf"\g<head>{REDACTED}", _URL_SECRET.sub(rf"\g<head>{REDACTED}", text))
+
+
+def _clean(key: str, value: Any) -> Any:
+    if key in SECRET_KEYS:
+        return REDACTED
+    if key in PAYLOAD_KEYS:
+        return f"<{len(value)} characters>" if isinstance(value, str) else f"<{type(value).__name__}>"
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {inner: _clean(str(inner), item) for inner, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean("", item) for item in value]
+    if isinstance(value, BaseException):
+        return redact_text(f"{type(value).__name__}: {value}")
+    return value
+
+
+def _message_key(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    event["message"] = event.pop("event", "")
+    return event

@@ -1,0 +1,124 @@
+"""Instruments built from `telemetry.names`, on a registry of their own. The only importer of prometheus_client.
+
+One `Metrics` per process object (worker, operator): two workers in one test process do not share counters. All
+methods may be called from any thread. Keeps the promise that labels are bounded: a value beyond the cap is counted
+under `other`.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from perdure.telemetry.names import MAX_LABEL_VALUES, OTHER, Kind, Metric
+
+Labels = tuple[str, ...]
+_Instrument = Counter | Gauge | Histogram
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """The metrics of one process object. Label values are given by position, in the order of the declaration."""
+
+    def __init__(self, declared: Iterable[Metric], *, max_label_values: int = MAX_LABEL_VALUES) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        if platform.python_implementation() == "CPython":
+            GCCollector(registry=self.registry)
+        self._max = max_label_values
+        self._parents: dict[str, _Instrument] = {metric.name: self._build(metric) for metric in declared}
+        self._children: dict[tuple[str, Labels], _Instrument] = {}
+        self._seen: dict[tuple[str, int], set[str]] = {}
+
+    def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
+        """Add to a counter."""
+        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
+        assert isinstance(child, Counter)
+        child.inc(by)
+
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge."""
+        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
+        assert isinstance(child, Gauge)
+        child.set(value)
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add a value to a histogram."""
+        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
+        assert isinstance(child, Histogram)
+        child.observe(value)
+
+    def read_from(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Let a gauge call `read` at every scrape. `read` must be quick and must not raise."""
+        child = self._child(metric, labels)
+        assert isinstance(child, Gauge)
+        child.set_function(read)
+
+    def replace(self, metric: Metric, values: Mapping[Labels, float]) -> None:
+        """Set all series of a gauge at once; series that are not in `values` disappear. Beyond the cap they add up."""
+        parent = self._parents[metric.name]
+        assert isinstance(parent, Gauge)
+        kept: dict[Labels, float] = {}
+        seen: list[set[str]] = [set() for _ in metric.labels]
+        for labels, value in values.items():
+            bounded = tuple(_bounded(seen[place], item, self._max) for place, item in enumerate(labels))
+            kept[bounded] = kept.get(bounded, 0.0) + value
+        gone = {labels for name, labels in self._children if name == metric.name} - kept.keys()
+        for labels in gone:
+            del self._children[metric.name, labels]
+            parent.remove(*labels)
+        for labels, value in kept.items():
+            child = parent.labels(*labels)
+            self._children[metric.name, labels] = child
+            child.set(value)
+
+    def value(self, metric: Metric, *labels: str) -> float:
+        """Current value of a counter or gauge, or the count of a histogram; 0 when nothing was recorded."""
+        suffix = {Kind.HISTOGRAM: "_count", Kind.COUNTER: "", Kind.GAUGE: ""}[metric.kind]
+        pairs = dict(zip(metric.labels, labels, strict=True))
+        return self.registry.get_sample_value(metric.name + suffix, pairs) or 0.0
+
+    def exposition(self) -> bytes:
+        """What a scrape gets, in the format of `CONTENT_TYPE`."""
+        return generate_latest(self.registry)
+
+    def _build(self, metric: Metric) -> _Instrument:
+        if metric.kind is Kind.COUNTER:
+            return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+        if metric.kind is Kind.GAUGE:
+            return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+        return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+
+    def _child(self, metric: Metric, labels: Labels) -> _Instrument:
+        parent = self._parents[metric.name]
+        if not metric.labels:
+            child = parent
+        else:
+            bounded = tuple(
+                _bounded(self._seen.setdefault((metric.name, place), set()), item, self._max)
+                for place, item in enumerate(labels)
+            )
+            child = parent.labels(*bounded)
+            if bounded != labels:
+                # Not remembered under the unbounded value: the map would grow without end.
+                return child
+        self._children[metric.name, labels] = child
+        return child
+
+
+def _bounded(seen: set[str], value: str, limit: int) -> str:
+    if value in seen:
+        return value
+    if len(seen) >= limit:
+        return OTHER
+    seen.add(value)
+    return value
