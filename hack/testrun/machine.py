@@ -1,4 +1,4 @@
-"""What a tier needs of the machine, brought up where its progress can be seen.
+"""What a tier needs of the machine, brought up where its progress can be seen, and taken away again.
 
 Raises `Impossible` on a machine that cannot do it, `Failure` where it should have worked.
 """
@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localcluster import build
@@ -18,33 +20,70 @@ from localcluster.settings import Settings
 from testrun import ROOT
 
 
-def control_plane() -> None:
-    """etcd, kube-apiserver and the controller manager, built once for each machine."""
+@contextmanager
+def nothing() -> Iterator[None]:
+    """The virtual environment is enough."""
+    yield
+
+
+@contextmanager
+def control_plane() -> Iterator[None]:
+    """etcd, kube-apiserver and the controller manager, built once for each machine; the tests start them."""
     build.build(Settings.from_environment(), build.CONTROL_PLANE)
+    yield
 
 
-def chart_tools() -> None:
-    """Helm, and promtool for the alert rules (in Debian's package prometheus)."""
+@contextmanager
+def chart_tools() -> Iterator[None]:
+    """Helm, and promtool for the alert rules; where promtool cannot be installed, its tests say so."""
     build.tool(Settings.from_environment(), "helm")
     if shutil.which("promtool") is None:
-        cluster_command("deps")
+        with suppress(Impossible):
+            hack("cluster", "deps")
+    yield
 
 
-def cluster() -> None:
-    """A whole cluster with the images in it; one that is up already is used as it is."""
-    cluster_command("up")
+@contextmanager
+def cluster() -> Iterator[None]:
+    """A whole cluster with the images in it. One that was up before stays up."""
+    if output("cluster", "provider") == "local":
+        hack("cluster", "deps")
+    was_up = _works("cluster", "status")
+    hack("cluster", "up")
+    try:
+        hack("images")
+        yield
+    finally:
+        if not was_up:
+            hack("cluster", "down")
 
 
-def cluster_command(*arguments: str) -> None:
-    """Run hack/cluster with its progress on the terminal."""
+def hack(command: str, *arguments: str) -> None:
+    """Run a command of hack/ with its progress on the terminal."""
     words: deque[str] = deque(maxlen=1)
-    argv: list[str | Path] = [ROOT / "hack" / "cluster", *arguments]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    argv: list[str | Path] = [ROOT / "hack" / command, *arguments]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             print(line, end="", file=sys.stderr, flush=True)
-            words.append(line.strip())
-    if process.returncode == Impossible.exit_code:
-        raise Impossible(words[0] if words else "no reason given")
-    if process.returncode != 0:
-        raise Failure(f"hack/cluster {' '.join(arguments)} failed, see above")
+            words.append(line)
+    _check(process.returncode, f"hack/{command} {' '.join(arguments)}".strip(), words[0] if words else "")
+
+
+def output(command: str, *arguments: str) -> str:
+    """What a short command of hack/ prints."""
+    done = subprocess.run([ROOT / "hack" / command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    _check(done.returncode, f"hack/{command} {' '.join(arguments)}", done.stderr.strip().rpartition("\n")[2])
+    return done.stdout.strip()
+
+
+def _works(command: str, *arguments: str) -> bool:
+    done = subprocess.run([ROOT / "hack" / command, *arguments], cwd=ROOT, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def _check(code: int, command: str, last_line: str) -> None:
+    if code == Impossible.exit_code:
+        raise Impossible(last_line.strip().partition("error: ")[2] or last_line.strip())
+    if code != 0:
+        raise Failure(f"{command} failed with exit code {code}: {last_line.strip()}")

@@ -54,13 +54,17 @@ def _run(tier: Tier, python: Path, extra: Sequence[str], *, in_ci: bool) -> Resu
     started = time.monotonic()
     say(f"{tier.name}: {tier.what}")
     try:
-        tier.prepare()
+        with tier.machine():
+            return _pytest(tier, python, extra, started=started, in_ci=in_ci)
     except Impossible as reason:
         say(f"{tier.name}: cannot run here: {reason}")
         return report.unavailable(tier.name, str(reason), in_ci=in_ci)
     except Failure as failure:
         print(failure, flush=True)
         return Result(tier.name, failed=1, seconds=time.monotonic() - started, note="its set-up failed, see above")
+
+
+def _pytest(tier: Tier, python: Path, extra: Sequence[str], *, started: float, in_ci: bool) -> Result:
     folders = [folder for folder in tier.folders if (ROOT / folder).is_dir()]
     junit, log_path = LOGS / f"{tier.name}.xml", LOGS / f"{tier.name}.log"
     junit.unlink(missing_ok=True)

@@ -1,19 +1,16 @@
 """The tiers in the order in which they run: cheapest first, so that a slip is found in seconds.
 
-A tier is a folder of tests and what must be there before pytest starts. `prepare` does the long work (building,
-starting a cluster) outside pytest, where its progress is seen; it raises `Impossible` on a machine that cannot do it.
+A tier is a folder of tests and what must be there while pytest runs. `machine` does the long work (building, starting
+a cluster) outside pytest, where its progress is seen; it raises `Impossible` on a machine that cannot do it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from testrun import machine
-
-
-def _nothing() -> None:
-    """Most tiers need only the virtual environment."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class Tier:
     what: str
     folders: tuple[str, ...]
     processes: int = 1
-    prepare: Callable[[], None] = _nothing
+    machine: Callable[[], AbstractContextManager[None]] = machine.nothing
 
 
 LINT = "lint"
@@ -33,9 +30,9 @@ TIERS = (
     Tier("unit", "pure functions, no database", ("tests/unit",), processes=2),
     Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2),
     Tier("worker", "workers and `perdure dev` on a real Postgres", ("tests/worker", "tests/dev"), processes=2),
-    Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), prepare=machine.control_plane),
-    Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), prepare=machine.chart_tools),
-    Tier("cluster", "end to end on a real cluster", ("tests/cluster",), prepare=machine.cluster),
+    Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), machine=machine.control_plane),
+    Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), machine=machine.chart_tools),
+    Tier("cluster", "end to end on a real cluster", ("tests/cluster",), machine=machine.cluster),
 )
 
 NAMES = (LINT, *(tier.name for tier in TIERS))
