@@ -5,6 +5,7 @@ the right one. Each appears by a rename: an interrupted build leaves nothing tha
 """
 
 import fcntl
+import functools
 import os
 import re
 import shutil
@@ -35,7 +36,7 @@ def _kubernetes(name: str, cold_seconds: int) -> Program:
     return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", versions.KUBERNETES, cold_seconds)
 
 
-# In the order of their use: the tests of the operator need only the first three.
+# The tests of the operator need only these, so they are built first.
 CONTROL_PLANE = (
     Program("etcd", "etcd", ".", versions.ETCD, 66),
     _kubernetes("kube-apiserver", 430),
@@ -43,6 +44,7 @@ CONTROL_PLANE = (
 )
 HELM = Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", versions.HELM, 150)
 KUBECTL = _kubernetes("kubectl", 20)
+KIND = Program("kind", "kind", "sigs.k8s.io/kind", versions.KIND, 20)
 NODE = (
     _kubernetes("kubelet", 40),
     _kubernetes("kube-scheduler", 15),
@@ -52,30 +54,36 @@ NODE = (
 )
 
 
-def everything() -> tuple[Program, ...]:
-    """All that a cluster and its users need; kubectl only where the machine has none that is recent enough."""
-    return (*CONTROL_PLANE, HELM, *(() if kubectl_on_path() else (KUBECTL,)), *NODE)
+# All that a cluster and its users need.
+EVERYTHING = (*CONTROL_PLANE, HELM, KUBECTL, *NODE)
 
 
-def kubectl_on_path() -> Path | None:
-    found = shutil.which("kubectl")
-    if found is None:
-        return None
+def installed(settings: Settings, program: Program) -> Path | None:
+    """Where `program` is, built here or as good on PATH; None when it has to be built."""
+    built = settings.binaries / program.name
+    return built if built.exists() else _on_path(program)
+
+
+@functools.cache
+def _on_path(program: Program) -> Path | None:
+    """Only what people install for themselves is taken from PATH: the rest must be of one version."""
+    found = shutil.which(program.name) if program in (KUBECTL, KIND) else None
+    if found is None or program is KIND:
+        return Path(found) if found else None
     answer = subprocess.run([found, "version", "--client"], capture_output=True, text=True, check=False)
     version = re.search(r"v1\.(\d+)", answer.stdout)
     return Path(found) if version and int(version[1]) >= versions.KUBECTL_MINOR else None
 
 
 def missing(settings: Settings, programs: Sequence[Program]) -> list[Program]:
-    return [program for program in programs if not (settings.binaries / program.name).exists()]
+    return [program for program in programs if installed(settings, program) is None]
 
 
-def build(settings: Settings, programs: Sequence[Program]) -> Path:
-    """Build those of `programs` that are missing and give the folder they are in."""
+def build(settings: Settings, programs: Sequence[Program]) -> None:
+    """Build those of `programs` that are missing; raises Impossible where that cannot be."""
     if not missing(settings, programs):
-        return settings.binaries
-    reason = go_unavailable()
-    if reason:
+        return
+    if reason := unavailable(settings, programs):
         raise Impossible(reason)
     settings.cache.mkdir(parents=True, exist_ok=True)
     with _exclusively(settings.cache / "build.lock"):
@@ -85,11 +93,12 @@ def build(settings: Settings, programs: Sequence[Program]) -> Path:
             _build_one(settings.binaries, program, f"[{number}/{len(todo)}] {program.name}")
         if todo:
             say(f"{len(todo)} programs built in {duration(time.monotonic() - started)}: {settings.binaries}")
-    return settings.binaries
 
 
-def go_unavailable() -> str | None:
-    """Why this machine cannot build Go programs, or None."""
+def unavailable(settings: Settings, programs: Sequence[Program]) -> str | None:
+    """Why `programs` cannot be had on this machine, or None."""
+    if not missing(settings, programs):
+        return None
     wanted = ".".join(map(str, versions.GO))
     if shutil.which("go") is None:
         return f"Go is not installed: building Kubernetes needs Go {wanted} or newer"
@@ -154,10 +163,11 @@ def _exclusively(path: Path) -> Iterator[None]:
 
 
 def tool(settings: Settings, name: str) -> Path:
-    """The path of one program, built if it has to be; kubectl of the machine is as good as ours."""
-    if name == KUBECTL.name and (found := kubectl_on_path()):
-        return found
-    for program in (*CONTROL_PLANE, HELM, KUBECTL, *NODE):
-        if program.name == name:
-            return build(settings, [program]) / name
-    raise Failure(f"{name} is none of the programs built here")
+    """The path of one program, built if it has to be."""
+    program = next((program for program in (*EVERYTHING, KIND) if program.name == name), None)
+    if program is None:
+        raise Failure(f"{name} is none of the programs built here")
+    build(settings, [program])
+    path = installed(settings, program)
+    assert path is not None
+    return path

@@ -87,6 +87,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={self.keys / 'sa.key'}",
             f"--kubelet-client-certificate={self.keys / 'admin.crt'}",
             f"--kubelet-client-key={self.keys / 'admin.key'}",
+            "--kubelet-preferred-address-types=InternalIP",  # no DNS knows the node's name
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
             # There is one server: its endpoint must not wait for a lease of an earlier one to run out.

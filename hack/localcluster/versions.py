@@ -26,6 +26,8 @@ KUBERNETES = required("kubernetes", "k8s.io/kubernetes")
 ETCD = required("etcd", "go.etcd.io/etcd/server/v3")
 HELM = required("helm", "helm.sh/helm/v3")
 COREDNS = required("coredns", "github.com/coredns/coredns")
+# Its default node image carries the minor version of Kubernetes above, so both kinds of cluster find the same faults.
+KIND = required("kind", "sigs.k8s.io/kind")
 
 # The newest Go that a go.mod above asks for: an older one is enough only if it may fetch this one by itself.
 GO = (1, 26)
@@ -33,9 +35,6 @@ GO = (1, 26)
 # kubectl supports servers one minor version older or newer, and works well with a few more: `wait --for=jsonpath`
 # with all we ask of it is there since this one.
 KUBECTL_MINOR = 30
-
-# kind carries the same minor version of Kubernetes as the cluster built here, so both find the same faults.
-KIND = "v0.30.0"
 
 # The image that holds a pod's namespaces; built here, so its name must be one that nobody would pull.
 PAUSE_IMAGE = "localhost/perdure-pause:1"

@@ -63,13 +63,13 @@ class RunningControlPlane:
     def __init__(self, *, controllers: bool = True) -> None:
         settings = Settings.from_environment()
         self._programs = build.CONTROL_PLANE if controllers else build.CONTROL_PLANE[:2]
-        binaries = build.build(settings, self._programs)
+        build.build(settings, self._programs)
         self._kubectl = build.tool(settings, "kubectl")
         _sweep_after_killed_sessions()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         api, etcd, peer, manager = _free_ports(4)
         self._plane = ControlPlane(
-            binaries=binaries,
+            binaries=settings.binaries,
             folder=self.folder,
             address="127.0.0.1",
             services=settings.services,
@@ -92,7 +92,9 @@ class RunningControlPlane:
             undo.callback(self.close)
             self._plane.prepare()
             self._token_file.write_text(f'{self.token},admin,admin,"system:masters"\n')
-            self._tls = ssl.create_default_context(cafile=str(self.ca_file))
+            tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca_file)))
+            # A proxy of the environment knows nothing of a server inside this machine.
+            self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), tls)
             self._start("etcd", self._plane.etcd())
             self.start_api_server()
             if len(self._programs) == len(build.CONTROL_PLANE):
@@ -151,7 +153,7 @@ class RunningControlPlane:
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type},
         )
         try:
-            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS, context=self._tls) as answer:
+            with self._opener.open(request, timeout=REQUEST_SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -219,7 +221,7 @@ class RunningControlPlane:
                 raise Failure(f"{name} ended with {process.returncode}:\n" + "\n".join(last_words))
         try:
             request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self.token}"})
-            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS, context=self._tls):
+            with self._opener.open(request, timeout=REQUEST_SECONDS):
                 return True
         except OSError:  # refused, or an HTTP error while it is starting
             return False
