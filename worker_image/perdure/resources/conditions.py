@@ -1,0 +1,128 @@
+"""Types and reasons of conditions, and the kinds of waits: the words that users match on and never change.
+
+Used by the projection, the operator and the docs; `docs/reference/resources.md` prints the sentences below.
+A reason is API: it may be added, never renamed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class WorkflowCondition(StrEnum):
+    """Condition types of a Workflow."""
+
+    ACCEPTED = "Accepted"
+    FINISHED = "Finished"
+    SUCCEEDED = "Succeeded"
+    STALLED = "Stalled"
+
+
+class PoolCondition(StrEnum):
+    """Condition types of a WorkerPool."""
+
+    READY = "Ready"
+    STALLED = "Stalled"
+
+
+CONDITION_MEANINGS: dict[StrEnum, str] = {
+    WorkflowCondition.ACCEPTED: "The spec is valid and its run is stored. False: the reason says what to change.",
+    WorkflowCondition.FINISHED: "The run has ended, whichever way. `kubectl wait --for=condition=Finished`.",
+    WorkflowCondition.SUCCEEDED: "True: it ended well. False: it failed or was cancelled. Unknown: not ended yet.",
+    WorkflowCondition.STALLED: "True: it will not go on unless somebody changes something; the message says what.",
+    PoolCondition.READY: "As many worker pods of the current version are ready as are wanted.",
+    PoolCondition.STALLED: "True: worker pods cannot be brought up; the message says what to change.",
+}
+
+
+class Reason(StrEnum):
+    """Reasons of conditions and of `.status.reason`."""
+
+    ACCEPTED = "Accepted"
+    INVALID_SPEC = "InvalidSpec"
+    INPUT_TOO_LARGE = "InputTooLarge"
+    DUPLICATE_STEP = "DuplicateStep"
+    UNKNOWN_NEED = "UnknownNeed"
+    CYCLE_IN_NEEDS = "CycleInNeeds"
+    DEFINITION_CHANGED = "DefinitionChanged"
+    NOT_ACCEPTED = "NotAccepted"
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    CANCELLING = "Cancelling"
+    PROGRESSING = "Progressing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+    MAX_RECOVERY_ATTEMPTS_EXCEEDED = "MaxRecoveryAttemptsExceeded"
+
+    WORKERS_READY = "WorkersReady"
+    SCALED_TO_ZERO = "ScaledToZero"
+    WAITING_FOR_WORKERS = "WaitingForWorkers"
+    POOL_SUSPENDED = "PoolSuspended"
+    TEMPLATE_REFUSED = "TemplateRefused"
+    PODS_FAILING = "PodsFailing"
+    DATABASE_UNREACHABLE = "DatabaseUnreachable"
+
+
+REASON_MEANINGS: dict[Reason, str] = {
+    Reason.ACCEPTED: "The spec is valid and stored.",
+    Reason.INVALID_SPEC: "A field breaks a rule that the API server could not check; the message has its path.",
+    Reason.INPUT_TOO_LARGE: "`spec.input` is over 256 KiB as JSON. Store it elsewhere and pass a reference.",
+    Reason.DUPLICATE_STEP: "Two steps have one name.",
+    Reason.UNKNOWN_NEED: "`needs` names a step that is not in `spec.steps`.",
+    Reason.CYCLE_IN_NEEDS: "Steps need each other in a circle, so none of them could start.",
+    Reason.DEFINITION_CHANGED: "What defines the run was changed after it was accepted; the run keeps the old one.",
+    Reason.NOT_ACCEPTED: "The run ended before it began because its spec was not accepted.",
+    Reason.PENDING: "The run has not been claimed by a worker yet.",
+    Reason.RUNNING: "A worker runs it.",
+    Reason.CANCELLING: "A cancel was asked for; the run is on its way to its end.",
+    Reason.PROGRESSING: "The run goes on by itself.",
+    Reason.SUCCEEDED: "The run returned.",
+    Reason.FAILED: "The run raised; `.status.error` has the message.",
+    Reason.CANCELLED: "The run was cancelled, its Workflow was deleted, or its timeout passed.",
+    Reason.MAX_RECOVERY_ATTEMPTS_EXCEEDED: "Its workers died too often without progress in between; it was parked.",
+    Reason.WORKERS_READY: "All wanted worker pods are ready.",
+    Reason.SCALED_TO_ZERO: "Nothing to do, so no worker pods are wanted.",
+    Reason.WAITING_FOR_WORKERS: "Worker pods are wanted and not ready yet.",
+    Reason.POOL_SUSPENDED: "`spec.suspend` is true: the pool has no worker pods.",
+    Reason.TEMPLATE_REFUSED: "The API server refused the Deployment made from `spec.template`.",
+    Reason.PODS_FAILING: "Worker pods are not becoming ready; the message has the first container's reason.",
+    Reason.DATABASE_UNREACHABLE: "Postgres cannot be reached; replicas stay as they are.",
+}
+
+
+class WaitKind(StrEnum):
+    """What a run can wait for, in `.status.waitingFor.kind` and, while it waits, in `.status.reason`."""
+
+    FREE_WORKER = "FreeWorker"
+    NO_FREE_SLOT = "NoFreeSlot"
+    NO_WORKER_POOL = "NoWorkerPool"
+    POOL_STARTING = "PoolStarting"
+    POOL_NOT_READY = "PoolNotReady"
+    POOL_SUSPENDED = "PoolSuspended"
+    UNKNOWN_WORKFLOW = "UnknownWorkflow"
+    UNKNOWN_STEP = "UnknownStep"
+    RETRY_BACKOFF = "RetryBackoff"
+    RUN_RETRY = "RunRetry"
+    SUSPENDED = "Suspended"
+
+
+WAIT_MEANINGS: dict[WaitKind, str] = {
+    WaitKind.FREE_WORKER: "It is ready; the next worker of its pool with a free slot takes it.",
+    WaitKind.NO_FREE_SLOT: "All slots of the pool are taken; it is its turn as soon as one is free.",
+    WaitKind.NO_WORKER_POOL: "No WorkerPool of that name in the namespace, or none that serves its queue.",
+    WaitKind.POOL_STARTING: "Worker pods of the pool are on their way up.",
+    WaitKind.POOL_NOT_READY: "No worker pod of the pool becomes ready; the message says why.",
+    WaitKind.POOL_SUSPENDED: "The pool is suspended.",
+    WaitKind.UNKNOWN_WORKFLOW: "No live worker of the pool has a workflow of that name registered.",
+    WaitKind.UNKNOWN_STEP: "No live worker of the pool has a step of that name registered.",
+    WaitKind.RETRY_BACKOFF: "A step failed and is tried again at the given time.",
+    WaitKind.RUN_RETRY: "Its replay did not match or its body failed; it is tried again at the given time.",
+    WaitKind.SUSPENDED: "`spec.suspend` is true.",
+}
+
+STALLING: frozenset[WaitKind] = frozenset(
+    {WaitKind.NO_WORKER_POOL, WaitKind.POOL_NOT_READY, WaitKind.UNKNOWN_WORKFLOW, WaitKind.UNKNOWN_STEP}
+)
+"""Waits that end only when somebody does something nobody has been asked for yet: these set `Stalled`."""
