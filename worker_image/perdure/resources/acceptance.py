@@ -83,9 +83,9 @@ def _check_steps(steps: list[Step]) -> Rejected | None:
         return _rejected(Reason.DUPLICATE_STEP, f"spec.steps: two steps have the same name: {', '.join(again)}")
     unknown = unknown_needs(steps)
     if unknown:
-        step, need = unknown[0]
+        name, need = unknown[0]
         names = ", ".join(step.name for step in steps)
-        return _rejected(Reason.UNKNOWN_NEED, f"spec.steps: {step} needs {need}, which is no step of: {names}")
+        return _rejected(Reason.UNKNOWN_NEED, f"spec.steps: {name} needs {need}, which is no step of: {names}")
     cycle = find_cycle(steps)
     if cycle:
         return _rejected(Reason.CYCLE_IN_NEEDS, _cycle_sentence(cycle, steps))

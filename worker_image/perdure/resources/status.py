@@ -31,5 +31,7 @@ class Condition(Model):
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: Word = Field(description="Stable word for why; programs may match on it.")
     message: Text = Field(description="Sentence for people: what happened and what to do.")
-    last_transition_time: Timestamp | None = Field(None, description="When the status last changed, as recorded.")
-    observed_generation: int = Field(0, ge=0, description="metadata.generation that this is about.")
+    last_transition_time: Timestamp | None = Field(
+        default=None, description="When the status last changed, as recorded."
+    )
+    observed_generation: int = Field(default=0, ge=0, description="metadata.generation that this is about.")

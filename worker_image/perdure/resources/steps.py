@@ -74,15 +74,16 @@ RegisteredName = Annotated[str, Field(min_length=1, max_length=REGISTERED_NAME_M
 class Backoff(Model):
     """Waits between attempts: the first is `initial`, each next one `factor` times longer, none over `max`."""
 
-    initial: Duration = Field("1s", description="Wait after the first failed attempt. Default 1s.")
+    initial: Duration = Field(default="1s", description="Wait after the first failed attempt. Default 1s.")
     factor: Annotated[
         int | str,
         AfterValidator(_factor),
         Kube({"x-kubernetes-int-or-string": True, "maxLength": 6}, rule(FACTOR_RULE, FACTOR_MESSAGE)),
     ] = Field(
-        2, description='How much longer each wait is than the last, 1 to 100; decimals in quotes: "1.5". Default 2.'
+        default=2,
+        description='How much longer each wait is than the last, 1 to 100; decimals in quotes: "1.5". Default 2.',
     )
-    max: Duration = Field("1h", description="Longest wait between two attempts. Default 1h.")
+    max: Duration = Field(default="1h", description="Longest wait between two attempts. Default 1h.")
 
 
 class Retry(Model):
@@ -143,15 +144,15 @@ class Step(Model):
         "holds ${ or {{ is refused: expressions are not supported yet.",
     )
     needs: Annotated[list[StepName], Field(max_length=MAX_NEEDS), Kube(unique())] | None = Field(
-        None,
+        default=None,
         description="Names of steps that must have succeeded before this one starts. Absent: the step above. "
         "Empty list: none, it starts at once.",
     )
     retry: Retry | None = Field(
-        None, description="How often to try. Absent: as the registered step function says, once by default."
+        default=None, description="How often to try. Absent: as the registered step function says, once by default."
     )
     attempt_timeout: PositiveDuration | None = Field(
-        None,
+        default=None,
         description="Longest time that one attempt may take; then it is stopped and counts as failed. A function "
         "that is not async cannot be stopped: its result is dropped. Absent: no limit.",
     )

@@ -55,25 +55,26 @@ class Scaling(Model):
     """How many worker pods there are: enough for the runs that are ready or running, within min and max."""
 
     min: int = Field(
-        0,
+        default=0,
         ge=0,
         le=MAX_REPLICAS,
         description="Fewest pods, kept also when there is nothing to do. With 0 the first run after an idle time "
         "waits for a pod to start. Default 0.",
     )
-    max: int = Field(10, ge=1, le=MAX_REPLICAS, description="Most pods, however long the backlog. Default 10.")
+    max: int = Field(default=10, ge=1, le=MAX_REPLICAS, description="Most pods, however long the backlog. Default 10.")
     target_per_worker: int | None = Field(
-        None,
+        default=None,
         ge=1,
         le=100_000,
         description="Runs, running and ready, per pod to aim at. Absent: the number of slots, so that every ready run "
         "finds a free one.",
     )
     idle_after: Duration = Field(
-        "5m", description="How long the pool keeps its last pod without any run before it goes to min. Default 5m."
+        default="5m",
+        description="How long the pool keeps its last pod without any run before it goes to min. Default 5m.",
     )
     stabilisation: Duration = Field(
-        "1m",
+        default="1m",
         description="Pods are removed only down to the highest number that was wanted within this time; adding them "
         "is never delayed. Default 1m.",
     )
@@ -95,7 +96,7 @@ class Database(Model):
         "a role with fewer rights is a good reason to set this.",
     )
     key: str = Field(
-        "uri",
+        default="uri",
         min_length=1,
         max_length=253,
         description="Key in the Secret whose value is a connection URI, postgresql://user:password@host:5432/name. "
@@ -133,7 +134,7 @@ class WorkerPoolSpec(Model):
         json_schema_extra={"default": ["default"]},
     )
     slots: int = Field(
-        4,
+        default=4,
         ge=1,
         le=1000,
         description="Runs that one pod works on at the same time. A run that waits for long holds none. Default 4.",
@@ -143,19 +144,19 @@ class WorkerPoolSpec(Model):
         Kube(merge(default_empty(), rule(MIN_MAX_RULE, MIN_MAX_MESSAGE))),
     ] = Field(default_factory=Scaling, description="How many worker pods there are.")
     replicas: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=MAX_REPLICAS,
         description="Pods wanted by a person or an autoscaler, also through kubectl scale. While set it takes the "
         "place of the operator's own number, within scaling.min and scaling.max. Absent: the operator decides.",
     )
     suspend: bool = Field(
-        False,
+        default=False,
         description="true: no worker pods. Those that run stop taking runs, finish the steps in progress and go; the "
         "runs wait. Default false.",
     )
     database: Database | None = Field(
-        None,
+        default=None,
         description="Where worker pods find the address of Postgres. Absent: as set when the operator was installed.",
     )
 

@@ -32,22 +32,26 @@ class WorkerPoolStatus(Model):
     """How many worker pods there are, how many are wanted, and why."""
 
     observed_generation: int = Field(ge=0, description="metadata.generation that this is about.")
-    replicas: int = Field(0, ge=0, description="Pods there are, of all versions.")
-    ready_replicas: int = Field(0, ge=0, description="Pods that are ready, of all versions.")
-    desired: int = Field(0, ge=0, description="Pods wanted, as last decided.")
+    replicas: int = Field(default=0, ge=0, description="Pods there are, of all versions.")
+    ready_replicas: int = Field(default=0, ge=0, description="Pods that are ready, of all versions.")
+    desired: int = Field(default=0, ge=0, description="Pods wanted, as last decided.")
     selector: Annotated[str, Field(max_length=SELECTOR_MAX)] | None = Field(
-        None, description="Label selector of the pool's pods, for autoscalers."
+        default=None, description="Label selector of the pool's pods, for autoscalers."
     )
     current_version: Annotated[str, Field(max_length=VERSION_NAME_MAX)] | None = Field(
-        None, description="Version that new runs go to."
+        default=None, description="Version that new runs go to."
     )
     versions: Annotated[list[PoolVersion], Field(max_length=MAX_VERSIONS), Kube(atomic())] = Field(
         default_factory=list, description="The versions that still have pods or runs, newest first, at most 20."
     )
     backlog: int | None = Field(
-        None, ge=0, description="Runs that are ready and not claimed. Absent: not known, the database cannot be read."
+        default=None,
+        ge=0,
+        description="Runs that are ready and not claimed. Absent: not known, the database cannot be read.",
     )
-    message: Text | None = Field(None, description="Sentence for people: why there are as many pods as there are.")
+    message: Text | None = Field(
+        default=None, description="Sentence for people: why there are as many pods as there are."
+    )
     conditions: Annotated[list[Condition], Field(max_length=MAX_CONDITIONS), Kube(keyed("type"))] = Field(
         default_factory=list, description="Ready and Stalled."
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from perdure.model.states import CancelMode
 from perdure.resources.common import (
@@ -66,7 +66,7 @@ class Cancel(Model):
         Literal["Graceful", "Immediate"],
         Kube(rule("self == oldSelf || oldSelf == 'Graceful'", CANCEL_STRONGER_MESSAGE, forbidden=True)),
     ] = Field(
-        "Graceful",
+        default="Graceful",
         description="Graceful: a step in progress finishes and is recorded, then the run ends. Immediate: the step "
         "in progress is stopped. Default Graceful.",
     )
@@ -85,8 +85,16 @@ def _label(what: str) -> Kube:
 class WorkflowSpec(Model):
     """What to run and where. Suspend, cancel, priority and timeout may be changed while it runs."""
 
+    model_config = ConfigDict(
+        json_schema_extra=merge(
+            rule(DEFINITION_RULE, DEFINITION_MESSAGE),
+            rule(SAME_DEFINITION_RULE, SAME_DEFINITION_MESSAGE, forbidden=True),
+            rule(CANCEL_STAYS_RULE, CANCEL_STAYS_MESSAGE, field=".cancel", forbidden=True),
+        )
+    )
+
     workflow: Annotated[RegisteredName, Kube(immutable(f"workflow {IMMUTABLE_MESSAGE}"))] | None = Field(
-        None,
+        default=None,
         description="Registered name of a workflow in the worker image, for example orders.process_order. Exactly "
         "one of workflow and steps. A name that no worker of the pool knows is not an error: the run waits, and its "
         "status says which names there are.",
@@ -106,7 +114,9 @@ class WorkflowSpec(Model):
             ),
         ]
         | None
-    ) = Field(None, description="Declared steps, run from top to bottom unless needs says otherwise. At most 100.")
+    ) = Field(
+        default=None, description="Declared steps, run from top to bottom unless needs says otherwise. At most 100."
+    )
     input: Annotated[
         dict[str, Any], Kube(merge(any_object(), default_empty(), immutable(f"input {IMMUTABLE_MESSAGE}")))
     ] = Field(
@@ -115,33 +125,33 @@ class WorkflowSpec(Model):
         "who may read the Workflow or write its status can read it. Default {}.",
     )
     worker_pool: Annotated[PoolName, _label("workerPool")] = Field(
-        "default",
+        default="default",
         description="Name of the WorkerPool in this namespace whose workers run it. The pool may come later: until "
         "then the run waits. Default default.",
     )
     queue: Annotated[Label, _label("queue")] = Field(
-        "default", description="Queue of the run; the pool must serve it. Default default."
+        default="default", description="Queue of the run; the pool must serve it. Default default."
     )
     priority: int = Field(
-        DEFAULT_PRIORITY,
+        default=DEFAULT_PRIORITY,
         ge=0,
         le=2**31 - 1,
         description="Order in which runs of a queue are claimed, lowest first, then by age. It does not stop what "
         "already runs. Default 100.",
     )
     timeout: PositiveDuration | None = Field(
-        None,
+        default=None,
         description="Longest time from the first claim to the end; then the run is cancelled. Waiting and suspended "
         "time count. For example 90s, 15m, 1h30m or 2d. Absent: no limit.",
     )
     suspend: bool = Field(
-        False,
+        default=False,
         description="true: the run stops after the step in progress and gives its slot back; false: it goes on from "
         "there. Default false.",
     )
-    cancel: Cancel | None = Field(None, description="Set to end the run; it cannot be taken back.")
+    cancel: Cancel | None = Field(default=None, description="Set to end the run; it cannot be taken back.")
     max_recovery_attempts: int = Field(
-        10,
+        default=10,
         ge=0,
         le=1000,
         description="How often in a row the run is taken over from a dead worker without a step finished in between, "

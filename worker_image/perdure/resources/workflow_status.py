@@ -37,51 +37,59 @@ class StepStatus(Model):
         description="Pending, Running, Waiting (for its next attempt), Succeeded, Failed; in a run that has ended also "
         "Interrupted (was running: it may have had effects) and NotRun."
     )
-    attempts: int = Field(0, ge=0, description="Attempts so far, the present one included.")
-    started_at: Timestamp | None = Field(None, description="Start of the first attempt.")
-    finished_at: Timestamp | None = Field(None, description="When its end was recorded.")
-    message: ShortText | None = Field(None, description="Error of the last failed attempt, shortened.")
-    waiting_for: ShortText | None = Field(None, description="What it waits for.")
+    attempts: int = Field(default=0, ge=0, description="Attempts so far, the present one included.")
+    started_at: Timestamp | None = Field(default=None, description="Start of the first attempt.")
+    finished_at: Timestamp | None = Field(default=None, description="When its end was recorded.")
+    message: ShortText | None = Field(default=None, description="Error of the last failed attempt, shortened.")
+    waiting_for: ShortText | None = Field(default=None, description="What it waits for.")
     output: Annotated[Any, Kube(any_value())] = Field(
-        None, description="What it returned, any JSON value, up to 1 KiB; shown for declared steps."
+        default=None, description="What it returned, any JSON value, up to 1 KiB; shown for declared steps."
     )
-    output_truncated: bool | None = Field(None, description="true: there is an output, too large to be shown here.")
+    output_truncated: bool | None = Field(
+        default=None, description="true: there is an output, too large to be shown here."
+    )
 
 
 class StepCountsStatus(Model):
     """Counts over all steps, also those that the list leaves out."""
 
-    total: int | None = Field(None, ge=0, description="Steps in all; absent while nobody can know (Python workflows).")
-    succeeded: int = Field(0, ge=0, description="Steps that succeeded.")
-    failed: int = Field(0, ge=0, description="Steps that failed for good.")
-    running: int = Field(0, ge=0, description="Steps that run.")
-    waiting: int = Field(0, ge=0, description="Steps that wait for their next attempt.")
+    total: int | None = Field(
+        default=None, ge=0, description="Steps in all; absent while nobody can know (Python workflows)."
+    )
+    succeeded: int = Field(default=0, ge=0, description="Steps that succeeded.")
+    failed: int = Field(default=0, ge=0, description="Steps that failed for good.")
+    running: int = Field(default=0, ge=0, description="Steps that run.")
+    waiting: int = Field(default=0, ge=0, description="Steps that wait for their next attempt.")
 
 
 class WaitingForStatus(Model):
     """The one thing that the run waits for."""
 
     kind: Word = Field(description="Stable word for the kind of thing: the list in docs/reference/resources.md.")
-    name: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(None, description="Name of the thing.")
-    until: Timestamp | None = Field(None, description="When it ends by itself, if it does.")
+    name: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(default=None, description="Name of the thing.")
+    until: Timestamp | None = Field(default=None, description="When it ends by itself, if it does.")
     message: Text = Field(description="Sentence for people: what to do, if anything.")
 
 
 class ErrorStatus(Model):
     """Why the run failed."""
 
-    type: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(None, description="Class of the exception.")
-    code: Word | None = Field(None, description="Code of the project's own errors, PRD-nnn.")
+    type: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(default=None, description="Class of the exception.")
+    code: Word | None = Field(default=None, description="Code of the project's own errors, PRD-nnn.")
     message: Text = Field(description="Message of the exception, shortened.")
-    step: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(None, description="Step that failed, if one did.")
+    step: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(
+        default=None, description="Step that failed, if one did."
+    )
 
 
 class WorkerStatus(Model):
     """Who runs it."""
 
-    pod: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(None, description="Pod that holds the run now.")
+    pod: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(
+        default=None, description="Pod that holds the run now."
+    )
     version: Annotated[str, Field(max_length=NAME_MAX)] | None = Field(
-        None, description="Version of the worker image that the run belongs to."
+        default=None, description="Version of the worker image that the run belongs to."
     )
 
 
@@ -92,7 +100,7 @@ class WorkflowStatus(Model):
         description="The state in one word. Programs should look at conditions."
     )
     reason: Word = Field(description="Stable word for why it is in this phase; what it waits for, while it waits.")
-    message: Text | None = Field(None, description="Sentence for people.")
+    message: Text | None = Field(default=None, description="Sentence for people.")
     observed_generation: int = Field(ge=0, description="metadata.generation that the run has taken in.")
     revision: int = Field(ge=0, description="Number of this status: it never goes back, equal means equal status.")
     conditions: Annotated[list[Condition], Field(max_length=MAX_CONDITIONS), Kube(keyed("type"))] = Field(
@@ -104,13 +112,15 @@ class WorkflowStatus(Model):
         default_factory=list,
         description="The steps by index, at most 100 in 32 KiB; failed and live ones are shown first.",
     )
-    waiting: ShortText | None = Field(None, description="What the run waits for, as a phrase for the table.")
-    waiting_for: WaitingForStatus | None = Field(None, description="What the run waits for.")
+    waiting: ShortText | None = Field(default=None, description="What the run waits for, as a phrase for the table.")
+    waiting_for: WaitingForStatus | None = Field(default=None, description="What the run waits for.")
     output: Annotated[Any, Kube(any_value())] = Field(
-        None, description="What the workflow returned, any JSON value, up to 4 KiB."
+        default=None, description="What the workflow returned, any JSON value, up to 4 KiB."
     )
-    output_truncated: bool | None = Field(None, description="true: there is an output, too large to be shown here.")
-    error: ErrorStatus | None = Field(None, description="Why it failed.")
-    worker: WorkerStatus | None = Field(None, description="Who runs it.")
-    started_at: Timestamp | None = Field(None, description="First claim by a worker.")
-    finished_at: Timestamp | None = Field(None, description="When its end was recorded.")
+    output_truncated: bool | None = Field(
+        default=None, description="true: there is an output, too large to be shown here."
+    )
+    error: ErrorStatus | None = Field(default=None, description="Why it failed.")
+    worker: WorkerStatus | None = Field(default=None, description="Who runs it.")
+    started_at: Timestamp | None = Field(default=None, description="First claim by a worker.")
+    finished_at: Timestamp | None = Field(default=None, description="When its end was recorded.")
