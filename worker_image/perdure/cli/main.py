@@ -1,0 +1,142 @@
+"""Entry point of `perdure`: one function a command, and one place that turns errors into words and exit codes.
+
+What a command needs is imported when it runs, so that `perdure --help` answers at once and a worker image without
+the extra `dev` has all the other commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.errors import (
+    ConfigurationError,
+    InvalidResource,
+    MigrationFailed,
+    PerdureError,
+    SchemaOutOfRange,
+    StoreUnavailable,
+)
+
+RUN_FAILED = 1
+BAD_INPUT = 2
+NO_CONNECTION = 3
+
+app = typer.Typer(
+    help="Durable workflows as Kubernetes resources, at Postgres speed.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Our own errors are sentences for the person at the terminal; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except PerdureError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(exit_code(error)) from error
+
+
+def exit_code(error: PerdureError) -> int:
+    """2: what was given is wrong; 3: the database does not answer or has another schema; 1: the rest."""
+    match error:
+        case ConfigurationError() | InvalidResource():
+            return BAD_INPUT
+        case StoreUnavailable() | SchemaOutOfRange() | MigrationFailed():
+            return NO_CONNECTION
+        case _:
+            return RUN_FAILED
+
+
+@app.command()
+def dev(
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file with Workflows, as for kubectl apply, or a folder of them.")
+    ],
+    module: Annotated[
+        list[str] | None,
+        typer.Option(help="Python module with workflows and steps; instead of those of the WorkerPool. Repeatable."),
+    ] = None,
+    path: Annotated[
+        list[Path] | None, typer.Option(help="Where modules are, beside the folder of FILE and this one. Repeatable.")
+    ] = None,
+    kill_worker_at: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Kill the worker (SIGKILL) while this step runs, and start another."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the database in this folder: a run that was cut off goes on next time.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=16, help="Worker processes for each pool.")] = 1,
+) -> None:
+    """Run Workflows on this machine: Postgres, workers and status as in a cluster, without a cluster.
+
+    Ends with the status as YAML. Exit code 0: all succeeded; 1: a run did not; 2: the files are wrong.
+    """
+    with readable_errors():
+        try:
+            from perdure.dev.session import Options, run
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{error.name} is missing: install the extra dev, `pip install 'perdure[dev]'`"
+            ) from error
+        options = Options(
+            target=target,
+            modules=tuple(module or ()),
+            paths=tuple(path or ()),
+            kill_at=kill_worker_at,
+            data=data,
+            workers=workers,
+        )
+        succeeded = run(options)
+    if not succeeded:
+        raise typer.Exit(RUN_FAILED)
+
+
+@app.command()
+def worker() -> None:
+    """Run a worker. It is set up by environment variables PERDURE_…, as the operator sets them in pods."""
+    with readable_errors():
+        from perdure.worker.main import main
+
+        sys.exit(main())
+
+
+@app.command()
+def migrate(
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit code 3 unless the schema fits.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,
+) -> None:
+    """Bring the database's schema up to date. Safe to run twice and from several places at once."""
+    with readable_errors():
+        from perdure.cli import database
+
+        if sql:
+            typer.echo(database.statements())
+        elif check:
+            database.check()
+            typer.echo("the schema is up to date")
+        else:
+            applied = database.migrate()
+            typer.echo("\n".join(f"applied {name}" for name in applied) or "nothing to do: the schema is up to date")
+
+
+@app.command()
+def version() -> None:
+    """Print the version of this program."""
+    from perdure import __version__
+
+    typer.echo(f"perdure {__version__}, Python {sys.version.split()[0]}")
+
+
+def main() -> None:
+    """`python -m perdure.cli`."""
+    app()
