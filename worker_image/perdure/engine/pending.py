@@ -1,0 +1,110 @@
+"""A step call that has taken its place in the run but has not begun: what calling a step returns.
+
+The index is taken when the call is built, not when it is awaited, so that `asyncio.gather` of calls built in a fixed
+order is deterministic in whatever order they end. A call that is built and never awaited has used its index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from perdure.engine.context import Scope, current_scope
+from perdure.errors import StepBuiltElsewhere
+
+if TYPE_CHECKING:
+    from perdure.engine.registry import StepDefinition
+
+R = TypeVar("R")
+
+
+class PendingStep(Coroutine[Any, Any, R], Generic[R]):
+    """Awaitable once, in the run or the step in which it was built; elsewhere it raises `StepBuiltElsewhere`.
+
+    `step_id` is the index that it took, None when nothing is recorded: outside a run, and inside another step.
+    To asyncio it is a coroutine, so that `asyncio.create_task` and `TaskGroup.create_task` take it as it is.
+    """
+
+    __slots__ = ("_coroutine", "_scope", "_used", "args", "definition", "input", "kwargs", "name", "step_id")
+
+    def __init__(
+        self,
+        scope: Scope | None,
+        definition: StepDefinition,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        step_id: int | None = None,
+        input_text: str = "",
+    ) -> None:
+        self._scope = scope
+        self.definition = definition
+        self.args = args
+        self.kwargs = kwargs
+        self.name = name
+        self.step_id = step_id
+        self.input = input_text
+        self._used = False
+        self._coroutine: Coroutine[Any, Any, R] | None = None
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        return self._begin().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """As of any coroutine; for asyncio."""
+        if self._coroutine is None:
+            self._coroutine = self._begin()
+        return self._coroutine.send(value)
+
+    def throw(
+        self,
+        typ: Any,
+        val: BaseException | object = None,
+        tb: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """As of any coroutine; for asyncio."""
+        if self._coroutine is None:
+            self._coroutine = self._begin()
+        return self._coroutine.throw(typ, val, tb) if val is not None else self._coroutine.throw(typ)
+
+    def close(self) -> None:
+        """As of any coroutine; for asyncio."""
+        self._used = True
+        if self._coroutine is not None:
+            self._coroutine.close()
+
+    def __repr__(self) -> str:
+        return f"<step call {self.name} at {'no index' if self.step_id is None else self.step_id}>"
+
+    def _begin(self) -> Coroutine[Any, Any, R]:
+        if self._used:
+            raise RuntimeError(f"the call of step {self.name} was awaited before; call the step again")
+        self._used = True
+        scope = self._scope
+        if current_scope.get() is not scope:
+            raise StepBuiltElsewhere(
+                f"the call of step {self.name} was built {_where(scope)} and is awaited {_where(current_scope.get())}; "
+                "build a step call where it is awaited"
+            )
+        if self.step_id is None:
+            return _plain(scope, self)
+        assert scope is not None
+        return scope.execution.perform(self)
+
+
+async def _plain(scope: Scope | None, call: PendingStep[Any]) -> Any:
+    function = call.definition.function
+    if call.definition.is_async:
+        return await function(*call.args, **call.kwargs)
+    if scope is None:
+        return function(*call.args, **call.kwargs)
+    return await scope.execution.in_thread(function, call.args, call.kwargs)
+
+
+def _where(scope: Scope | None) -> str:
+    if scope is None:
+        return "outside a run"
+    run = f"run {scope.execution.claimed.id}"
+    return f"in the body of {run}" if scope.index is None else f"in step {scope.name} ({scope.index}) of {run}"

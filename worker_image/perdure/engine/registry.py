@@ -1,0 +1,213 @@
+"""Which workflows and steps a process can run, by name. Filled by the decorators, read by the engine.
+
+A definition prepares everything that depends only on the function (how to bind, encode and decode), so that a call
+does none of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from perdure.engine.codec import Decoder, encode, takes_object
+from perdure.engine.signature import RESULT, Parameters, hints_of
+from perdure.errors import AlreadyRegistered, DecodingFailed, RegistrationError
+from perdure.model.retry import MAX_ATTEMPTS_LIMIT, RetryPolicy
+from perdure.model.rows import step_requirement, workflow_requirement
+
+NAME_MAX = 253
+"""Longest registered name, as in the custom resources."""
+
+ShouldRetry = Callable[[Exception], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How often a step may run, how long to wait between attempts, how long one may take. Times in seconds.
+
+    `should_retry` decides whether a failure is worth another attempt; it never sees cancels and lost leases.
+    """
+
+    max_attempts: int = 1
+    interval: float = 1.0
+    backoff_rate: float = 2.0
+    max_interval: float = 3600.0
+    timeout: float | None = None
+    should_retry: ShouldRetry | None = None
+
+    def __post_init__(self) -> None:
+        times = {"interval": self.interval, "backoff_rate": self.backoff_rate, "max_interval": self.max_interval}
+        for name, value in times.items():
+            if not (math.isfinite(value) and value >= 0):
+                raise RegistrationError(f"{name} must be a number of at least 0, not {value}")
+        if not 0 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:
+            raise RegistrationError(f"max_attempts must be 0 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}")
+        if self.timeout is not None and not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise RegistrationError(f"timeout must be a number of seconds above 0, or None, not {self.timeout}")
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The part that decides when the next attempt is."""
+        return RetryPolicy(self.max_attempts, self.interval, self.backoff_rate, self.max_interval)
+
+
+class Definition:
+    """A registered function: its name and how its arguments and its result are recorded."""
+
+    kind = "function"
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        if not name or len(name) > NAME_MAX or not name.isprintable() or not name.isascii() or " " in name:
+            raise RegistrationError(
+                f"{name!r} cannot be a name: 1 to {NAME_MAX} printable ASCII characters without spaces"
+            )
+        if not (inspect.isfunction(function) or isinstance(function, partial)):
+            raise RegistrationError(f"{name}: a {self.kind} is a function, not {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise RegistrationError(f"{name}: a {self.kind} returns one value; a generator cannot be recorded")
+        self.name = name
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.parameters = Parameters(function)
+
+    @cached_property
+    def result(self) -> Decoder:
+        """Reads the recorded result. Raises `RegistrationError` if its annotation cannot be used."""
+        return Decoder(self._hints((RESULT,)).get(RESULT, Any), f"the result of {self.kind} {self.name}")
+
+    @cached_property
+    def _inputs(self) -> Mapping[str, Decoder]:
+        hints = self._hints(self.parameters.names)
+        return {
+            name: Decoder(
+                self.parameters.type_of(name, hints.get(name, Any)), f"parameter {name} of {self.kind} {self.name}"
+            )
+            for name in self.parameters.names
+        }
+
+    def _hints(self, names: tuple[str, ...]) -> dict[str, Any]:
+        function = self.function.func if isinstance(self.function, partial) else self.function
+        return hints_of(function, names)
+
+    def arguments_by_name(self, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of a call from JSON values by name. Raises `DecodingFailed` that names the parameter."""
+        return self._decoded(self.parameters.from_names(given, f"{self.kind} {self.name}"))
+
+    def _decoded(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        decoded = {
+            name: self._inputs[name].decode(to_json(value).decode(), f"{name!r} of {self.kind} {self.name}")
+            for name, value in values.items()
+        }
+        return self.parameters.call(decoded)
+
+
+class StepDefinition(Definition):
+    """A registered step."""
+
+    kind = "step"
+
+    def __init__(self, name: str, function: Callable[..., Any], options: StepOptions | None = None) -> None:
+        super().__init__(name, function)
+        self.options = options or StepOptions()
+        self._what = f"the arguments of step {name}"
+
+    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The recorded input of a call. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
+        return encode(self.parameters.record(args, kwargs), self._what)
+
+
+class WorkflowDefinition(Definition):
+    """A registered workflow."""
+
+    kind = "workflow"
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        super().__init__(name, function)
+        if not self.is_async:
+            raise RegistrationError(f"{name}: a workflow is an `async def` function")
+
+    @cached_property
+    def _takes_object(self) -> bool:
+        """Whether there is one parameter, and an object can be its value."""
+        names = self.parameters.names
+        return len(names) == 1 and takes_object(self._hints(names).get(names[0], Any))
+
+    def check(self) -> None:
+        """Prepare everything that can be wrong with the annotations. Raises `RegistrationError`."""
+        _ = self._inputs, self.result
+
+    def arguments_from_input(self, text: str) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments from a run's input: a list by position, an object by name.
+
+        An object that is no call by name is the value of the only parameter, if its type is a kind of object.
+        Raises `DecodingFailed` that names the parameter.
+        """
+        where = f"workflow {self.name}"
+        try:
+            given = from_json(text)
+        except ValueError as error:
+            raise DecodingFailed(f"the input of {where} is not JSON: {error}") from error
+        if isinstance(given, list):
+            return self._decoded(self.parameters.from_positions(given, where))
+        if isinstance(given, dict) and (self.parameters.names_fit(given) or not self._takes_object):
+            return self.arguments_by_name(given)
+        return self._decoded(self.parameters.from_positions([given], where))
+
+
+D = TypeVar("D", bound=Definition)
+
+
+class Registry:
+    """Workflows and steps by name. Not thread-safe: fill it while modules are imported, then only read."""
+
+    def __init__(self) -> None:
+        self.workflows: dict[str, WorkflowDefinition] = {}
+        self.steps: dict[str, StepDefinition] = {}
+
+    def add_workflow(self, definition: WorkflowDefinition) -> None:
+        """Raises `AlreadyRegistered` when another function has the name."""
+        _add(self.workflows, definition)
+
+    def add_step(self, definition: StepDefinition) -> None:
+        """Raises `AlreadyRegistered` when another function has the name."""
+        _add(self.steps, definition)
+
+    def manifest(self) -> tuple[str, ...]:
+        """What runs may require of this process, sorted. Called once all modules are loaded.
+
+        Raises `RegistrationError` for annotations that cannot be used, so that a worker says so at its start.
+        """
+        for workflow in self.workflows.values():
+            workflow.check()
+        for step in self.steps.values():
+            _ = step.result
+        names = [workflow_requirement(name) for name in self.workflows] + [
+            step_requirement(name) for name in self.steps
+        ]
+        return tuple(sorted(names))
+
+
+def _add(known: dict[str, D], definition: D) -> None:
+    other = known.get(definition.name)
+    if other is not None and not _same_source(other.function, definition.function):
+        raise AlreadyRegistered(
+            f"two functions are registered as {definition.kind} {definition.name}: "
+            f"{_place(other.function)} and {_place(definition.function)}; give one of them another name"
+        )
+    known[definition.name] = definition
+
+
+def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """The same function, or the same lines of a file that was imported under two module names."""
+    return one is other or (one.__module__ != other.__module__ and _place(one) == _place(other))
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}" if code else repr(function)
