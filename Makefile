@@ -1,6 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format demo demo-down dev bench crds cluster-up cluster-down clean
+.PHONY: help venv test lint format demo demo-down dev bench generate cluster-up cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,9 @@ dev: venv ## the order example on this machine, without a cluster
 bench: venv ## the measures, as a table and benchmarks/results/latest.json
 	@.venv/bin/python -m benchmarks
 
-crds: venv ## write the generated files anew
-	@.venv/bin/python -m perdure.resources.crdgen
+generate: venv ## write the generated files anew: CRDs, reference pages
+	@.venv/bin/python -m perdure.resources.crdgen --write
+	@.venv/bin/python -m perdure.telemetry.reference docs/reference/metrics.md
 
 venv: ## .venv with exactly the locked packages
 	@hack/venv >/dev/null

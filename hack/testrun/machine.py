@@ -51,7 +51,7 @@ def cluster() -> Iterator[None]:
     was_up = _works("cluster", "status")
     hack("cluster", "up")
     try:
-        hack("images")
+        hack("images", "--load")
         yield
     finally:
         if not was_up:

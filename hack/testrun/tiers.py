@@ -27,7 +27,7 @@ class Tier:
 LINT = "lint"
 
 TIERS = (
-    Tier("unit", "pure functions, no database", ("tests/unit",), processes=2),
+    Tier("unit", "pure functions, no database", ("tests/unit", "tests/typing"), processes=2),
     Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2),
     Tier("worker", "workers and `perdure dev` on a real Postgres", ("tests/worker", "tests/dev"), processes=2),
     Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), machine=machine.control_plane),

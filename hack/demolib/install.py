@@ -1,0 +1,116 @@
+"""Act one: a cluster, the two images in it, and Perdure with a throwaway Postgres, installed by Helm."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.console import Failure, run_with_progress, say
+from testrun import ROOT
+from testrun.machine import hack, output
+
+from demolib.kubectl import Kubectl
+
+NAMESPACE = "perdure-demo"
+RELEASE = "perdure"
+TAG = "dev"
+HELM_SECONDS = 300
+"""Pulling images in a cluster that is not ours may take minutes; here it takes seconds."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A reference in two parts, as the chart takes them, and something that changes with the content."""
+
+    repository: str
+    tag: str
+    content: str
+
+    def __str__(self) -> str:
+        return f"{self.repository}:{self.tag}"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the later acts need."""
+
+    kubectl: Kubectl
+    worker: Image
+
+
+def provider() -> str:
+    """Where the cluster comes from on this machine. Raises `Impossible` with why it cannot have one."""
+    return output("cluster", "provider")
+
+
+def install(where: str) -> Installation:
+    """Everything up to a ready operator. Doing it again brings an older installation up to date."""
+    if where == "local":
+        hack("cluster", "deps")
+    hack("cluster", "up")
+    kubeconfig = output("cluster", "kubeconfig")
+    kubectl = Kubectl(output("cluster", "tool", "kubectl"), kubeconfig, NAMESPACE)
+    operator, worker = _images(where)
+    helm = output("cluster", "tool", "helm")
+    env = kubectl.env
+    _helm(helm, env, "perdure-crds", ROOT / "charts" / "perdure-crds", [])
+    _helm(helm, env, RELEASE, ROOT / "charts" / "perdure", _values(operator))
+    return Installation(kubectl, worker)
+
+
+def _images(where: str) -> tuple[Image, Image]:
+    """Built and loaded; in a cluster that is not ours they come from the registry that the user has pushed them to."""
+    prefix = os.environ.get("PERDURE_IMAGES", "")
+    if prefix:
+        tag = os.environ.get("PERDURE_IMAGES_TAG", TAG)
+        return Image(f"{prefix}/perdure-operator", tag, tag), Image(f"{prefix}/perdure-worker", tag, tag)
+    if where == "existing":
+        raise Failure(
+            "KUBECONFIG names a cluster that is not ours, so it must pull the images from a registry: build them with "
+            "hack/images, push perdure-operator and perdure-worker, and set PERDURE_IMAGES to REGISTRY/PATH (and "
+            f"PERDURE_IMAGES_TAG, if it is not {TAG}). Or unset KUBECONFIG to use a cluster on this machine"
+        )
+    hack("images", f"--tag={TAG}", "--load")
+    operator, worker = (Path(line) for line in output("images", f"--tag={TAG}", "operator", "worker").splitlines())
+    return Image("perdure-operator", TAG, _digest(operator)), Image("perdure-worker", TAG, _digest(worker))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def _values(operator: Image) -> list[str]:
+    return [
+        "--set=database.throwaway.enabled=true",
+        f"--set=image.repository={operator.repository}",
+        f"--set=image.tag={operator.tag}",
+        # The tag stays the same over builds: this is what rolls the pods when the content does not.
+        f"--set-string=podAnnotations.perdure\\.dev/image={operator.content}",
+    ]
+
+
+def _helm(helm: str, env: dict[str, str], name: str, chart: Path, values: Sequence[str]) -> None:
+    command = ["upgrade", "--install", name, str(chart), f"--namespace={NAMESPACE}", "--create-namespace", *values]
+    say(f"helm upgrade --install {name} {chart.relative_to(ROOT)} --namespace {NAMESPACE}")
+    argv = [helm, *command, "--wait", f"--timeout={HELM_SECONDS}s"]
+    run_with_progress(argv, f"helm {name}", progress=lambda _: "", cwd=ROOT, env=env)
+
+
+def remove(where: str) -> None:
+    """`make demo-down`: the whole cluster where it is ours, else what the demo has put into it."""
+    if where != "existing":
+        hack("cluster", "down")
+        return
+    kubectl = Kubectl(output("cluster", "tool", "kubectl"), output("cluster", "kubeconfig"), NAMESPACE)
+    helm = output("cluster", "tool", "helm")
+    say(f"removing the runs, the pools and the release in {NAMESPACE}")
+    kubectl.ask("delete", "workflows,workerpools", "--all", "--timeout=60s", seconds=90)
+    subprocess.run([helm, "uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait"], env=kubectl.env, check=False)
+    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", seconds=180)
+    say("the custom resource definitions stay (helm uninstall keeps them); to remove them and all Workflows for good:")
+    say("  kubectl delete crd workflows.perdure.dev workerpools.perdure.dev")
