@@ -1,0 +1,1 @@
+"""Running everything on one machine: an embedded Postgres, and the engine and worker as local processes."""

@@ -1,0 +1,126 @@
+"""The schema and its versions. The operator migrates at its start; everybody else only checks.
+
+An applied migration is never changed: its text is compared with what was applied. One process at a time, each
+migration in a transaction of its own, so that an interrupted upgrade continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import asyncpg
+
+from perdure.errors import MigrationFailed, SchemaOutOfRange
+from perdure.store.pool import connect
+from perdure.store.statements import sql
+
+APPLICATION_NAME = "perdure-migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file of `store/migrations`."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All migrations that this program has, in order."""
+    found = []
+    for entry in (resources.files(__package__) / "migrations").iterdir():
+        stem = entry.name.removesuffix(".sql")
+        if stem[:4].isdigit():
+            found.append(Migration(int(stem[:4]), stem, entry.read_text(encoding="utf-8")))
+    return tuple(sorted(found, key=lambda each: each.version))
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring the database to this program's schema; the names of what was applied, durable on return.
+
+    Raises `SchemaOutOfRange` when the database is newer than the program, `MigrationFailed` when an applied
+    migration no longer equals its file, or one cannot be applied (what was applied before it stays).
+    """
+    connection = await connect(url, application_name=APPLICATION_NAME, statement_timeout=0)
+    try:
+        await connection.execute(sql("migration_lock"))
+        await _bootstrap(connection)
+        applied = await connection.fetch(sql("migration_applied"))
+        _refuse_foreign(applied)
+        done = {row["version"] for row in applied}
+        return [await _apply(connection, each) for each in migrations() if each.version not in done]
+    finally:
+        await connection.close()
+
+
+async def check(connection: asyncpg.Connection[Any]) -> None:
+    """Raises `SchemaOutOfRange` unless the database has exactly this program's schema."""
+    state = await connection.fetchrow(sql("migration_state"))
+    applied = await connection.fetch(sql("migration_applied")) if state and state["has_table"] else []
+    there = max((row["version"] for row in applied), default=0)
+    here = migrations()[-1].version
+    if there < here:
+        raise SchemaOutOfRange(
+            f"the database has schema version {there}, this program needs {here}: the operator migrates at its "
+            "start, or run `perdure migrate`"
+        )
+    _refuse_foreign(applied)
+
+
+def statements() -> str:
+    """All SQL for an empty database as one script, for people who apply it by hand."""
+    parts = [_file("schema"), _file("table")]
+    for each in migrations():
+        values = (str(each.version), f"'{each.name}'", f"'{each.checksum}'")
+        record = sql("migration_record")
+        for number, value in enumerate(values, start=1):
+            record = record.replace(f"${number}", value)
+        parts.append(f"BEGIN;\n{each.text.rstrip()}\n{record.rstrip()};\nCOMMIT;\n")
+    return "\n".join(parts)
+
+
+async def _bootstrap(connection: asyncpg.Connection[Any]) -> None:
+    # Asked first, since IF NOT EXISTS wants the right to create even when there is nothing to create.
+    state = await connection.fetchrow(sql("migration_state"))
+    assert state is not None
+    if not state["has_schema"]:
+        await connection.execute(_file("schema"))
+    if not state["has_table"]:
+        await connection.execute(_file("table"))
+
+
+async def _apply(connection: asyncpg.Connection[Any], migration: Migration) -> str:
+    try:
+        async with connection.transaction():
+            await connection.execute(migration.text)
+            await connection.execute(sql("migration_record"), migration.version, migration.name, migration.checksum)
+    except asyncpg.PostgresError as error:
+        raise MigrationFailed(f"{migration.name} could not be applied: {error}") from error
+    return migration.name
+
+
+def _refuse_foreign(applied: list[asyncpg.Record]) -> None:
+    known = {each.version: each for each in migrations()}
+    for row in applied:
+        mine = known.get(row["version"])
+        if mine is None:
+            raise SchemaOutOfRange(
+                f"the database has migration {row['name']}, which this program does not know: use a newer program"
+            )
+        if mine.checksum != row["checksum"]:
+            raise MigrationFailed(f"{mine.name} was changed after it had been applied to this database")
+
+
+def _file(name: str) -> str:
+    return (resources.files(__package__) / "migrations" / f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,186 @@
+"""Connections: where the database is, how a session is set up, what an error says about it.
+
+Everything that talks to Postgres comes through here, so that no session lacks the limits which keep a stuck
+statement or a half-open connection from outliving a lease.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import asyncpg
+
+from perdure.errors import ConfigurationError
+
+CONNECT_SECONDS = 10.0
+"""Longest attempt to connect: above any healthy handshake, below a third of the default lease of 30 s."""
+
+STATEMENT_SECONDS = 8.0
+"""Longest statement: below a third of the default lease, so that a beat behind one statement is not late."""
+
+LOCK_FRACTION = 0.75
+"""Share of the statement's time that may pass waiting for locks: the error then names the lock."""
+
+IDLE_TRANSACTION_SECONDS = 10.0
+"""A session that holds locks and says nothing for so long is dead: its locks must not block a reclaim."""
+
+ANSWER_SECONDS = 4.0
+"""How much later than the server's own timeout the client gives up: then the line is cut, not the server slow."""
+
+KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+"""The server notices a dead client within 25 s and gives up its locks."""
+
+TCP_USER_TIMEOUT_MS = "20000"
+"""The server gives up on a client that acknowledges nothing: within one default lease."""
+
+connection_errors: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+"""Exceptions after which nothing is known about what was asked. Ask `is_bad_row` first: an argument that the
+client itself could not encode is an `InterfaceError`, too."""
+
+_TRANSIENT_CLASSES = ("08", "53", "57")
+_TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "25006", "25P03", "25P04"})
+_BAD_ROW_CLASSES = ("22", "23", "54")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether trying again unchanged can succeed: no answer, no resources, an operator's hand, a deadlock, a lock
+    not got in time, a standby that is not the primary yet."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
+    return isinstance(error, connection_errors) and not is_bad_row(error)
+
+
+def is_bad_row(error: BaseException) -> bool:
+    """Whether a value in the statement is at fault (NUL, lone surrogate, constraint, size): a batch is to be split
+    until the row that cannot be stored stands alone."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "")[:2] in _BAD_ROW_CLASSES
+    return isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+
+
+def database_url(env: Mapping[str, str] | None = None) -> str:
+    """Where the database is: `PERDURE_DATABASE_URL`, else the file `PERDURE_DATABASE_URL_FILE`, else parts
+    `PERDURE_DATABASE_{HOST,PORT,NAME,USER,PASSWORD|PASSWORD_FILE,SSLMODE,SSLROOTCERT}`.
+
+    Raises `ConfigurationError` when none is set, a file cannot be read, or it is no Postgres. The message never
+    holds the URL, because of its password.
+    """
+    env = os.environ if env is None else env
+    url = env.get("PERDURE_DATABASE_URL", "").strip()
+    source = "PERDURE_DATABASE_URL"
+    if not url and env.get("PERDURE_DATABASE_URL_FILE"):
+        source = "PERDURE_DATABASE_URL_FILE"
+        url = _read(env, source)
+    if not url and env.get("PERDURE_DATABASE_HOST"):
+        source = "PERDURE_DATABASE_HOST and its fellows"
+        url = _from_parts(env)
+    if not url:
+        raise ConfigurationError(
+            "no database: set PERDURE_DATABASE_URL (postgresql://user:password@host:5432/name), "
+            "PERDURE_DATABASE_URL_FILE, or PERDURE_DATABASE_HOST with NAME, USER and PASSWORD"
+        )
+    return _checked(url, source)
+
+
+async def connect(
+    url: str,
+    *,
+    application_name: str,
+    statement_timeout: float = STATEMENT_SECONDS,
+    connect_timeout: float = CONNECT_SECONDS,
+) -> asyncpg.Connection[Any]:
+    """A session with limits. Times in seconds; `statement_timeout` 0 = none (migrations).
+
+    `application_name` is the worker's id where there is one, so that a dead worker's sessions can be ended.
+    """
+    return await asyncpg.connect(url, timeout=connect_timeout, **_session(application_name, statement_timeout))
+
+
+async def create_pool(
+    url: str,
+    *,
+    application_name: str,
+    min_size: int,
+    max_size: int,
+    statement_timeout: float = STATEMENT_SECONDS,
+) -> asyncpg.Pool[Any]:
+    """A pool of such sessions. `min_size` of them are open when this returns."""
+    pool = asyncpg.create_pool(
+        url,
+        min_size=min_size,
+        max_size=max_size,
+        timeout=CONNECT_SECONDS,
+        # Nothing here leaves state in a session, so the round trip that cleans it is not needed.
+        reset=_nothing_to_reset,
+        **_session(application_name, statement_timeout),
+    )
+    return await pool
+
+
+async def _nothing_to_reset(_connection: object) -> None:
+    return None
+
+
+def _session(application_name: str, statement_timeout: float) -> dict[str, Any]:
+    settings = {
+        "application_name": application_name,
+        "default_transaction_isolation": "read committed",
+        "statement_timeout": _milliseconds(statement_timeout),
+        "lock_timeout": _milliseconds(statement_timeout * LOCK_FRACTION),
+        "idle_in_transaction_session_timeout": _milliseconds(IDLE_TRANSACTION_SECONDS),
+        "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+        "timezone": "UTC",
+        # Statements here are short; compiling one would take longer than running it.
+        "jit": "off",
+        **KEEPALIVE,
+    }
+    command_timeout = statement_timeout + ANSWER_SECONDS if statement_timeout else None
+    return {"server_settings": settings, "command_timeout": command_timeout}
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))
+
+
+def _checked(url: str, source: str) -> str:
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        raise ConfigurationError(f"{source} is not a URL: {error}") from None
+    if scheme not in {"postgres", "postgresql"}:
+        raise ConfigurationError(
+            f"{source} must be a postgresql:// URL, not {scheme or 'something without a scheme'}: "
+            "Perdure keeps its runs in Postgres only"
+        )
+    return url
+
+
+def _from_parts(env: Mapping[str, str]) -> str:
+    def part(name: str, default: str = "") -> str:
+        return env.get(f"PERDURE_DATABASE_{name}", "") or default
+
+    password = part("PASSWORD") or (_read(env, "PERDURE_DATABASE_PASSWORD_FILE") if part("PASSWORD_FILE") else "")
+    user = quote(part("USER", "perdure"), safe="")
+    login = f"{user}:{quote(password, safe='')}" if password else user
+    host = part("HOST")
+    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    options = {name.lower(): part(name) for name in ("SSLMODE", "SSLROOTCERT") if part(name)}
+    query = f"?{urlencode(options)}" if options else ""
+    return f"postgresql://{login}@{host}:{part('PORT', '5432')}/{quote(part('NAME', 'perdure'), safe='')}{query}"
+
+
+def _read(env: Mapping[str, str], name: str) -> str:
+    try:
+        return Path(env[name]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{name} names a file that cannot be read: {error}") from None

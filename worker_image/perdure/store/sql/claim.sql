@@ -1,0 +1,76 @@
+-- Purpose: take up to $7 ready runs of one namespace, pool and queue, in the order priority, place, id.
+-- Run by: the worker's claimer, for each of its queues while it has free slots.
+-- Locks: the worker's own row FOR KEY SHARE (R4: whoever marks it dead waits, and this statement takes nothing
+-- once it is marked), then the taken runs; those that others hold are skipped.
+-- Expected index: workflows_ready, two ranges: rows bound to this version, and rows bound to none yet.
+-- `next` looks, without locking, how the next runs in claim order divide between the two ranges; so no more rows
+-- are locked than are taken, and rows of other versions are never read.
+-- Zero rows: nothing ready, all of it locked by others just now, or this worker is not live.
+WITH me AS MATERIALIZED (
+    SELECT k.id FROM perdure.workers k
+     WHERE k.id = $1::text AND k.state = 10 AND k.lease_until > clock_timestamp()
+       FOR KEY SHARE
+), next AS MATERIALIZED (
+    SELECT count(*) FILTER (WHERE heads.bound) AS bound
+      FROM (SELECT both_ranges.bound
+              FROM ((SELECT true AS bound, w.priority, w.run_at, w.id
+                       FROM perdure.workflows w
+                      WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+                        AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
+                        AND coalesce(w.version, '') = nullif($6::text, '')
+                        AND w.requires <@ $5::text[]
+                        AND (w.deadline_at IS NULL OR w.deadline_at > now())
+                      ORDER BY w.priority, w.run_at, w.id LIMIT $7::integer)
+                    UNION ALL
+                    (SELECT false AS bound, w.priority, w.run_at, w.id
+                       FROM perdure.workflows w
+                      WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+                        AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
+                        AND coalesce(w.version, '') = ''
+                        AND w.requires <@ $5::text[]
+                        AND (w.deadline_at IS NULL OR w.deadline_at > now())
+                      ORDER BY w.priority, w.run_at, w.id LIMIT $7::integer)) both_ranges
+             ORDER BY both_ranges.priority, both_ranges.run_at, both_ranges.id LIMIT $7::integer) heads
+), bound AS MATERIALIZED (
+    SELECT w.id, w.waiting_since FROM perdure.workflows w
+     WHERE EXISTS (SELECT FROM me)
+       AND w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+       AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
+       AND coalesce(w.version, '') = nullif($6::text, '')
+       AND w.requires <@ $5::text[]
+       AND (w.deadline_at IS NULL OR w.deadline_at > now())
+     ORDER BY w.priority, w.run_at, w.id LIMIT (SELECT next.bound FROM next)
+       FOR NO KEY UPDATE SKIP LOCKED
+), unbound AS MATERIALIZED (
+    SELECT w.id, w.waiting_since FROM perdure.workflows w
+     WHERE EXISTS (SELECT FROM me)
+       AND w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+       AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
+       AND coalesce(w.version, '') = ''
+       AND w.requires <@ $5::text[]
+       AND (w.deadline_at IS NULL OR w.deadline_at > now())
+     ORDER BY w.priority, w.run_at, w.id LIMIT $7::integer - (SELECT count(*) FROM bound)
+       FOR NO KEY UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE perdure.workflows w
+       SET status = 30,
+           worker_id = me.id,
+           fence = w.fence + 1,
+           edits = 0,
+           version = coalesce(w.version, nullif($6::text, '')),
+           started_at = coalesce(w.started_at, clock_timestamp()),
+           deadline_at = coalesce(w.deadline_at, clock_timestamp() + w.timeout),
+           wake_at = NULL,
+           waiting_for = NULL,
+           waiting_since = NULL,
+           status_due_at = clock_timestamp() + interval '3 seconds'
+      FROM me, (SELECT * FROM bound UNION ALL SELECT * FROM unbound) pick
+     WHERE w.id = pick.id
+    RETURNING w.id, w.fence, w.namespace, w.name, w.workflow, w.run_attempts, w.max_run_attempts, w.recoveries,
+              w.wake_seq, w.cancel_mode, w.suspended, w.priority, w.run_at,
+              extract(epoch FROM w.deadline_at - clock_timestamp())::float8 AS deadline_in,
+              extract(epoch FROM clock_timestamp() - pick.waiting_since)::float8 AS ready_seconds
+)
+SELECT taken.*, coalesce(p.input, '') AS input, p.definition
+  FROM taken LEFT JOIN perdure.workflow_payloads p ON p.workflow_id = taken.id
+ ORDER BY taken.priority, taken.run_at, taken.id

@@ -1,0 +1,45 @@
+"""What time does to runs that nobody owns: waking, retrying, deadlines. Called by every worker and the operator.
+
+All of it is idempotent and bounded, and skips what others hold: any one healthy process is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from perdure.model.states import RunStatus
+from perdure.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A run past its deadline: CANCELLED now, or RUNNING with a cancel for its owner."""
+
+    id: str
+    status: RunStatus
+
+
+async def wake_due(connection: asyncpg.Connection[Any], limit: int) -> list[tuple[str, str]]:
+    """Make runs claimable whose time has come; (namespace, pool) of each, so that workers can be notified.
+
+    As many as `limit` (of either kind) means that there may be more.
+    """
+    woken = await connection.fetch(sql("sweep_wake"), limit)
+    retried: list[asyncpg.Record] = []
+    # Looked at before a transaction is opened: retries of whole runs are rare.
+    if await connection.fetch(sql("sweep_retry_lock"), limit):
+        async with connection.transaction():
+            held = await connection.fetch(sql("sweep_retry_lock"), limit)
+            ids = sorted(row["id"] for row in held)
+            await connection.execute(sql("sweep_retry_steps"), ids)
+            retried = await connection.fetch(sql("sweep_retry"), ids)
+    return [(row["namespace"], row["pool"]) for row in (*woken, *retried)]
+
+
+async def cancel_overdue(connection: asyncpg.Connection[Any], limit: int) -> list[Overdue]:
+    """End runs past their deadline, reason "deadline": at once where nobody owns them, else by a cancel."""
+    rows = await connection.fetch(sql("sweep_overdue"), limit)
+    return [Overdue(row["id"], RunStatus(row["status"])) for row in rows]

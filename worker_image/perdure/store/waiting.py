@@ -1,0 +1,37 @@
+"""`WaitingFor` as it is stored in `workflows.waiting_for`. Used by every module here that reads or writes it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from perdure.model.rows import WaitingFor
+
+MESSAGE_LIMIT = 1000
+"""Characters kept of a message: it is a sentence for people, and it is copied into the status of a resource."""
+
+
+def encode(waiting: WaitingFor) -> str:
+    """JSON text for the column. Fields that are empty are left out, so that equal values are equal texts."""
+    fields: dict[str, str] = {"kind": waiting.kind}
+    if waiting.name:
+        fields["name"] = waiting.name
+    if waiting.message:
+        fields["message"] = waiting.message[:MESSAGE_LIMIT]
+    if waiting.until is not None:
+        fields["until"] = waiting.until.isoformat()
+    return json.dumps(fields)
+
+
+def decode(text: str | None) -> WaitingFor | None:
+    """The value of the column, None for null."""
+    if text is None:
+        return None
+    fields = json.loads(text)
+    until = fields.get("until")
+    return WaitingFor(
+        kind=fields["kind"],
+        name=fields.get("name", ""),
+        message=fields.get("message", ""),
+        until=None if until is None else datetime.fromisoformat(until),
+    )
