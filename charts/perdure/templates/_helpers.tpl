@@ -43,7 +43,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{/*
-The metadata of an object. Call with (dict "root" $ "component" "operator" "name" …) and where needed
+The metadata of an object. Call with (dict "root" $ "component" "operator" "name" "x") and where needed
 "namespace" (default: the operator's; "" for objects of the cluster), "labels", "annotations".
 */}}
 {{- define "perdure.metadata" -}}
