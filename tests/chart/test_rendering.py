@@ -114,11 +114,11 @@ def test_images_by_tag_and_digest_and_registry() -> None:
         return text
 
     digest = "sha256:" + "0" * 64
-    assert image({}) == "perdure/operator:0.1.0"
-    assert image({"image": {"tag": "x", "digest": digest}}) == f"perdure/operator:x@{digest}"
-    assert image({"global": {"imageRegistry": "r.example.com"}}) == "r.example.com/perdure/operator:0.1.0"
+    assert image({}) == "perdure-operator:0.1.0"
+    assert image({"image": {"tag": "x", "digest": digest}}) == f"perdure-operator:x@{digest}"
+    assert image({"global": {"imageRegistry": "r.example.com"}}) == "r.example.com/perdure-operator:0.1.0"
     own = {"global": {"imageRegistry": "r.example.com"}, "image": {"registry": "own.example.com:5000"}}
-    assert image(own) == "own.example.com:5000/perdure/operator:0.1.0"
+    assert image(own) == "own.example.com:5000/perdure-operator:0.1.0"
 
 
 def test_pull_secrets_reach_every_pod_and_the_pods_of_workers() -> None:
