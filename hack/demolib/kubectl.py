@@ -53,20 +53,22 @@ class Kubectl:
         return self.run("apply", "--filename=-", stdin=json.dumps(items))
 
     @contextmanager
-    def watch(self, resource: str, name: str) -> Iterator[Iterator[Any]]:
-        """The object, and again at each change, until the block is left."""
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on until the block is left."""
         process = subprocess.Popen(
-            [*self._argv, "get", resource, name, "--watch", "--output=json"],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+            [*self._argv, *arguments], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         try:
-            yield _objects(process)
+            yield process
         finally:
             process.kill()
             process.wait()
+
+    @contextmanager
+    def watch(self, resource: str, name: str) -> Iterator[Iterator[Any]]:
+        """The object, and again at each change, until the block is left."""
+        with self.start("get", resource, name, "--watch", "--output=json") as process:
+            yield _objects(process)
 
 
 def _objects(process: subprocess.Popen[str]) -> Iterator[Any]:

@@ -5,7 +5,7 @@ SELECT step_index AS step,
        name,
        CASE status WHEN 10 THEN 'running' WHEN 20 THEN 'retrying' WHEN 30 THEN 'succeeded' WHEN 40 THEN 'failed' END AS state,
        attempts AS failed_attempts,
-       fence AS claim,
+       started_fence AS claim,
        to_char(started_at, 'HH24:MI:SS.MS') AS started,
        to_char(finished_at, 'HH24:MI:SS.MS') AS finished
   FROM perdure.workflow_steps

@@ -1,0 +1,32 @@
+"""Workflows whose steps do nothing, so that what is measured is what a step costs."""
+
+import asyncio
+
+from perdure import step, workflow
+
+
+@step(name="bench.noop")
+async def noop(number: int) -> int:
+    return number
+
+
+@step(name="bench.pause")
+async def pause(number: int, seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return number
+
+
+@workflow(name="bench.chain")
+async def chain(steps: int) -> int:
+    """Steps one after the other, as fast as they go."""
+    for number in range(steps):
+        await noop(number)
+    return steps
+
+
+@workflow(name="bench.paced")
+async def paced(steps: int, seconds: float) -> int:
+    """Steps that take a while, so that a worker can be killed in one."""
+    for number in range(steps):
+        await pause(number, seconds)
+    return steps
