@@ -73,9 +73,13 @@ CREATE INDEX workflows_deadline ON perdure.workflows (deadline_at) WHERE deadlin
 -- Status fallback: what nobody who holds the run will report.
 CREATE INDEX workflows_status_due ON perdure.workflows (status_due_at)
     WHERE status_due_at IS NOT NULL AND status <> 30 AND name IS NOT NULL AND NOT deleted;
--- What has not ended: which versions still have runs, what waits unclaimed, how many of each status.
-CREATE INDEX workflows_open ON perdure.workflows (namespace, status, pool, (coalesce(version, '')), id)
+-- What has not ended: which versions still have runs, how many of each status.
+CREATE INDEX workflows_open ON perdure.workflows (namespace, status, pool, (coalesce(version, '')))
     WHERE status < 50;
+-- Ready or suspended runs that nobody has taken: those without a reason for it, and those whose reason may change.
+CREATE INDEX workflows_unexplained ON perdure.workflows (namespace, waiting_since)
+    WHERE status = 10 AND waiting_for IS NULL;
+CREATE INDEX workflows_explained ON perdure.workflows (namespace, id) WHERE status = 10 AND waiting_for IS NOT NULL;
 -- Rows behind resources, for the search of ghosts.
 CREATE INDEX workflows_resource ON perdure.workflows (namespace, id) WHERE name IS NOT NULL AND NOT deleted;
 -- Ended rows whose resource is gone, for removal.

@@ -1,0 +1,2 @@
+-- Purpose: is the other end of an idle session still there? Run by: the listener. Locks: none. One row.
+SELECT 1
