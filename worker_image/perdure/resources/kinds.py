@@ -12,7 +12,7 @@ from pydantic.config import JsonDict
 
 from perdure.resources import workerpool, workflow, workflow_status
 from perdure.resources.common import GROUP, VERSION, Model
-from perdure.resources.markers import rule
+from perdure.resources.markers import merge, rule
 from perdure.resources.workerpool_status import WorkerPoolStatus
 
 
@@ -88,7 +88,10 @@ WORKFLOW = Kind(
         Column("Reason", "string", ".status.reason", "Why it is in this state.", wide=True),
     ),
     selectable=(".spec.workerPool", ".status.phase"),
-    rules=rule(workflow_status.REVISION_RULE, workflow_status.REVISION_MESSAGE, field=".status.revision"),
+    rules=merge(
+        rule(workflow_status.REVISION_RULE, workflow_status.REVISION_MESSAGE, field=".status.revision"),
+        rule(workflow.SAME_STEPS_RULE, workflow.SAME_STEPS_MESSAGE, field=".spec.steps", forbidden=True),
+    ),
 )
 
 WORKER_POOL = Kind(

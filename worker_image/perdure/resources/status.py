@@ -34,4 +34,4 @@ class Condition(Model):
     last_transition_time: Timestamp | None = Field(
         default=None, description="When the status last changed, as recorded."
     )
-    observed_generation: int = Field(default=0, ge=0, description="metadata.generation that this is about.")
+    observed_generation: int | None = Field(default=None, ge=0, description="metadata.generation that this is about.")

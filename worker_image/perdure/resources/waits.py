@@ -42,7 +42,7 @@ def what_it_waits_for(run: RunView, steps: Sequence[StepView]) -> WaitingFor | N
     if run.suspended and run.cancel_mode is None:
         return WaitingFor(WaitKind.SUSPENDED, message="spec.suspend is true; set it to false and the run goes on")
     stored = run.waiting_for
-    if stored is not None and not (run.status == RunStatus.ENQUEUED and stored.kind in TIMED):
+    if stored is not None and stored.kind and not (run.status == RunStatus.ENQUEUED and stored.kind in TIMED):
         return stored
     if run.status == RunStatus.DELAYED:
         message = "the run failed in a way that is tried again; status.error has the message"

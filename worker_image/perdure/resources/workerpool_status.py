@@ -32,9 +32,9 @@ class WorkerPoolStatus(Model):
     """How many worker pods there are, how many are wanted, and why."""
 
     observed_generation: int = Field(ge=0, description="metadata.generation that this is about.")
-    replicas: int = Field(default=0, ge=0, description="Pods there are, of all versions.")
-    ready_replicas: int = Field(default=0, ge=0, description="Pods that are ready, of all versions.")
-    desired: int = Field(default=0, ge=0, description="Pods wanted, as last decided.")
+    replicas: int = Field(ge=0, description="Pods there are, of all versions.")
+    ready_replicas: int = Field(ge=0, description="Pods that are ready, of all versions.")
+    desired: int = Field(ge=0, description="Pods wanted, as last decided.")
     selector: Annotated[str, Field(max_length=SELECTOR_MAX)] | None = Field(
         default=None, description="Label selector of the pool's pods, for autoscalers."
     )

@@ -37,7 +37,7 @@ class StepStatus(Model):
         description="Pending, Running, Waiting (for its next attempt), Succeeded, Failed; in a run that has ended also "
         "Interrupted (was running: it may have had effects) and NotRun."
     )
-    attempts: int = Field(default=0, ge=0, description="Attempts so far, the present one included.")
+    attempts: int | None = Field(default=None, ge=0, description="Attempts so far, the present one included.")
     started_at: Timestamp | None = Field(default=None, description="Start of the first attempt.")
     finished_at: Timestamp | None = Field(default=None, description="When its end was recorded.")
     message: ShortText | None = Field(default=None, description="Error of the last failed attempt, shortened.")
@@ -56,10 +56,10 @@ class StepCountsStatus(Model):
     total: int | None = Field(
         default=None, ge=0, description="Steps in all; absent while nobody can know (Python workflows)."
     )
-    succeeded: int = Field(default=0, ge=0, description="Steps that succeeded.")
-    failed: int = Field(default=0, ge=0, description="Steps that failed for good.")
-    running: int = Field(default=0, ge=0, description="Steps that run.")
-    waiting: int = Field(default=0, ge=0, description="Steps that wait for their next attempt.")
+    succeeded: int = Field(ge=0, description="Steps that succeeded.")
+    failed: int = Field(ge=0, description="Steps that failed for good.")
+    running: int = Field(ge=0, description="Steps that run.")
+    waiting: int = Field(ge=0, description="Steps that wait for their next attempt.")
 
 
 class WaitingForStatus(Model):
@@ -108,8 +108,8 @@ class WorkflowStatus(Model):
     )
     progress: Word = Field(description="Steps that succeeded, of how many if that is known: 3/7 or 3.")
     step_counts: StepCountsStatus = Field(description="Steps by phase.")
-    steps: Annotated[list[StepStatus], Field(max_length=MAX_STEPS), Kube(atomic())] = Field(
-        default_factory=list,
+    steps: Annotated[list[StepStatus], Field(max_length=MAX_STEPS), Kube(atomic())] | None = Field(
+        default=None,
         description="The steps by index, at most 100 in 32 KiB; failed and live ones are shown first.",
     )
     waiting: ShortText | None = Field(default=None, description="What the run waits for, as a phrase for the table.")
