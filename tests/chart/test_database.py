@@ -1,8 +1,13 @@
 """The three ways to Postgres: what the operator is told, what worker pods read, what is mounted."""
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+import pytest
 import yaml
+from perdure.store.pool import database_url
+from perdure_operator import settings
 
 from tests.chart import cases
 from tests.support import helm
@@ -104,3 +109,52 @@ def test_a_new_password_of_the_throwaway_postgres_restarts_it() -> None:
 
     assert template("one") != template("two")
     assert "one" not in yaml.safe_dump(template("one")["metadata"]["annotations"]).split()
+
+
+# -- the same values, as the programs read them
+
+
+def as_in_a_pod(found: list[Resource], folder: Path, content: str) -> dict[str, str]:
+    """The operator's variables, with the mounted files in `folder`, each with this content."""
+    moved = {name: value.replace("/etc/perdure", str(folder)) for name, value in environment(found).items()}
+    for path in secret_files(found):
+        file = folder / Path(path).relative_to("/etc/perdure")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content)
+    return moved
+
+
+@pytest.mark.parametrize("case", [case for case in cases.CASES if case != "everything"])
+def test_the_operator_reads_the_uri_that_is_mounted(case: str, tmp_path: Path) -> None:
+    uri = "postgresql://a:b@c/d"
+    assert database_url(as_in_a_pod(cases.objects(case), tmp_path, f"{uri}\n")) == uri
+
+
+def test_any_password_survives_the_way_through_parts(tmp_path: Path) -> None:
+    password = "p@ss/w:rd #%&?é"
+    values = {
+        "database": {"host": "db", "sslMode": "require", "passwordSecret": {"name": "p"}},
+        "workerDefaults": {"databaseSecret": {"name": "w"}},
+    }
+    url = urlsplit(database_url(as_in_a_pod(cases.render(values), tmp_path, password)))
+    assert unquote(url.password or "") == password
+    assert (url.hostname, url.port, url.path, url.query) == ("db", 5432, "/perdure", "sslmode=require")
+
+
+def test_every_variable_is_one_that_the_operator_reads() -> None:
+    """A misspelt one would be ignored in silence."""
+    known = {f"{settings.PREFIX}{name.upper()}" for name in settings.OperatorSettings.model_fields}
+    found = cases.render({**cases.SMALLEST, "operator": {"logLevel": "WARNING", "resyncSeconds": 60}})
+    given = {each["name"] for each in operator_pod(found)["containers"][0]["env"]}
+    assert {name for name in given if not name.startswith("PERDURE_DATABASE_")} <= known
+    read = settings.load(environment(found))
+    assert (read.log_level, read.resync_seconds, read.namespaces) == ("WARNING", 60, ("perdure-system",))
+
+
+def test_the_chart_and_the_operator_have_the_same_defaults() -> None:
+    rendered = settings.load(environment(cases.render(cases.SMALLEST)))
+    own = settings.load({"PERDURE_OPERATOR_NAMESPACES": "x"})
+    for name in ("lease_seconds", "resync_seconds", "metrics_port", "probe_port", "log_level"):
+        assert getattr(rendered, name) == getattr(own, name), name
+    assert rendered.worker_service_account == own.worker_service_account
+    assert rendered.worker_database_secret_key == own.worker_database_secret_key
