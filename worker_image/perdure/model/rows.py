@@ -100,6 +100,8 @@ class ClaimedRun:
     deadline_in: float | None
     """Seconds until the deadline by the database's clock at the claim, None without one."""
     steps: tuple[RecordedStep, ...] = ()
+    ready_seconds: float = 0.0
+    """How long the run had been claimable when it was claimed, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""What one journal statement carries: pure folding, choosing and splitting of pending writes.
+
+Used by `journal`. Keeps rule R3's client side (one row per step and statement, the later write wins) and the cap on
+rows per statement. Entries of one run never stand in two statements at once; that is the lane's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from perdure.model.outcome import Ending
+from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.model.states import RunStatus
+
+MAX_ROWS = 300
+"""Steps and endings per statement: beyond it a statement grows longer than it saves, and holds its locks longer."""
+
+ROW_OVERHEAD = 200
+"""Bytes counted for a write besides its payload: names, numbers and the objects that carry them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of an ending. `status` is None when it was refused because a cancel came first (`flags` says)."""
+
+    status: RunStatus | None
+    flags: OwnedFlags
+
+
+class Owner(Protocol):
+    """Whose entry it is: one claim of one run."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id. Two claims of one run never travel in one statement."""
+        ...
+
+
+K = TypeVar("K", bound=Owner)
+
+
+@dataclass(slots=True)
+class Entry:
+    """Everything one run wants written next. `starts` and `settled` are told the answer. `due` is an instant of the
+    monotonic clock before which it may wait for company. `uncertain` = it was sent and the answer never came."""
+
+    due: float
+    steps: dict[int, StepWrite] = field(default_factory=dict)
+    ending: Ending | None = None
+    starts: list[asyncio.Future[OwnedFlags]] = field(default_factory=list)
+    settled: asyncio.Future[Settled] | None = None
+    uncertain: bool = False
+    failures: int = 0
+    bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows it adds to a statement, at least one (its run is locked)."""
+        return max(1, len(self.steps) + (self.ending is not None))
+
+    def add(self, write: StepWrite) -> None:
+        """Fold in a later write."""
+        previous = self.steps.get(write.index)
+        if previous is not None and write.input is None and previous.input is not None:
+            write = replace(write, input=previous.input)
+        if previous is not None:
+            self.bytes -= write_bytes(previous)
+        self.steps[write.index] = write
+        self.bytes += write_bytes(write)
+
+    def absorb(self, newer: Entry) -> None:
+        """Fold in everything that was added while this entry was under way."""
+        for write in newer.steps.values():
+            self.add(write)
+        if newer.ending is not None:
+            self.ending, self.settled = newer.ending, newer.settled
+        self.starts += newer.starts
+        self.uncertain = self.uncertain or newer.uncertain
+
+
+def write_bytes(write: StepWrite) -> int:
+    """Memory a pending write holds, roughly."""
+    texts = (write.input, write.output, write.error, write.attempt_errors)
+    return ROW_OVERHEAD + sum(len(text) for text in texts if text is not None)
+
+
+def take(pending: MutableMapping[K, Entry], now: float, *, max_rows: int = MAX_ROWS) -> dict[K, Entry]:
+    """Remove from `pending` and give what goes into the next statement: oldest first, at least one if any is due."""
+    chosen: dict[K, Entry] = {}
+    runs: set[str] = set()
+    rows = 0
+    for key, entry in pending.items():
+        if entry.due > now or key.run_id in runs:
+            continue
+        if chosen and rows + entry.rows > max_rows:
+            break
+        chosen[key] = entry
+        runs.add(key.run_id)
+        rows += entry.rows
+        if rows >= max_rows:
+            break
+    for key in chosen:
+        del pending[key]
+    return chosen
+
+
+def next_due(pending: Mapping[K, Entry]) -> float | None:
+    """The earliest instant at which something is due, None when nothing is pending."""
+    return min((entry.due for entry in pending.values()), default=None)
+
+
+def halves(batch: Mapping[K, Entry]) -> tuple[dict[K, Entry], dict[K, Entry]]:
+    """The batch in two parts that are as equal as can be; the second is empty for a single entry."""
+    items = list(batch.items())
+    middle = (len(items) + 1) // 2
+    return dict(items[:middle]), dict(items[middle:])
+
+
+def row_count(entries: Iterable[Entry]) -> int:
+    """Rows of all entries together."""
+    return sum(entry.rows for entry in entries)
+
+
+def describe(entry: Entry) -> str:
+    """What an entry holds, for the error of a run whose data the database refuses."""
+    names = [f"step {write.index} ({write.name})" for write in sorted(entry.steps.values(), key=lambda w: w.index)]
+    if entry.ending is not None:
+        names.append("the run's outcome")
+    shown = names[:3] + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
+    return " and ".join(shown) if shown else "nothing"
+
+
+def stops(flags: OwnedFlags) -> bool:
+    """Whether the flags that came back ask the body to stop."""
+    return flags.cancel_mode is not None or flags.suspended
