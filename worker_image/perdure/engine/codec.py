@@ -28,6 +28,7 @@ MAX_SHOWN = 500
 _BASE64 = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _SCALARS = (str, int, bool, float, type(None))
+_COMMON = frozenset((*_SCALARS, list, dict, tuple))
 
 
 def shorten(text: str, limit: int = MAX_SHOWN) -> str:
@@ -37,8 +38,9 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
 
 def encode(value: Any, what: str) -> str:
     """JSON text of any value; `what` names it in the error. Raises `EncodingFailed`, `PayloadTooLarge`."""
-    if isinstance(value, Iterator):
-        raise EncodingFailed(f"{what} is an iterator ({type(value).__name__}), which can be read only once: use a list")
+    for part in value if type(value) is tuple else (value,):
+        if type(part) not in _COMMON and isinstance(part, Iterator):
+            raise EncodingFailed(f"{what} has an iterator ({type(part).__name__}), which can be read once: use a list")
     try:
         text = to_json(value, ensure_ascii=True, bytes_mode="base64").decode("ascii")
     except Exception as error:

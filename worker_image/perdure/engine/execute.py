@@ -1,25 +1,67 @@
 """One claim of one run: runs the body against what is recorded, and says how it ended.
 
-Called by the worker's runner, one `Execution` for each claim. Keeps invariants 1 (durable start before a body), 2
-(what is recorded as finished is returned, not run) and 5 (replay is checked).
+Called by the worker's runner, one `Execution` for each claim. The body runs in a task of its own, so that one that
+does not let itself be stopped can be left behind: its durable calls raise a signal from then on and write nothing.
+
+A stop is told to the body in the mildest way that works: a durable call raises the signal where it is awaited; where
+the body awaits something else its task is cancelled; what goes on after `UNWIND_SECONDS` is cancelled once more and
+then abandoned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from contextvars import copy_context
+from enum import Enum, auto
+from typing import Any, NoReturn
 
-from perdure.engine.context import Scope
+from perdure.engine.bodies import run_in_thread
+from perdure.engine.context import Scope, current_scope
+from perdure.engine.failures import describe, step_of
+from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingStep
-from perdure.engine.registry import Registry, StepDefinition
-from perdure.errors import ControlSignal
-from perdure.model.outcome import Ending
-from perdure.model.rows import ClaimedRun, RecordedStep
+from perdure.engine.registry import Registry, StepDefinition, WorkflowDefinition
+from perdure.engine.steps import Steps, dropped_by_interpreter
+from perdure.engine.stop import Rank, Stop, aborted, merged, requested
+from perdure.errors import (
+    BodyStopped,
+    CancelRequested,
+    ControlSignal,
+    OwnershipLost,
+    PerdureError,
+    ReleaseRequested,
+    SlotGivenBack,
+    UnknownWorkflow,
+)
+from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
+from perdure.model.rows import ClaimedRun
 
-MoreHistory = Callable[[int], Awaitable[Sequence[RecordedStep]]]
-"""Recorded steps after an index, in order, a page at a time; empty at the end."""
+logger = logging.getLogger(__name__)
+
+UNWIND_SECONDS = 2.0
+"""How long the `finally` blocks of a stopped body may take before it is cancelled again, and then abandoned: enough
+to close connections, short beside a lease and a pod's grace period."""
+
+MAX_LATE_CALLS = 100
+"""Step calls that a stopped body may still build and see refused. A body that catches the signal in a loop would
+hold the event loop for ever; after these its calls wait instead."""
+
+DEADLINE = "its deadline has passed"
+
+_abandoned: set[asyncio.Task[Any]] = set()
+
+
+class Phase(Enum):
+    """NEW → BODY → CLOSING (the body has ended, steps beside it go on) → ENDED; any may go to ENDED at once."""
+
+    NEW = auto()
+    BODY = auto()
+    CLOSING = auto()
+    ENDED = auto()
 
 
 class Execution:
@@ -38,22 +80,57 @@ class Execution:
         threads: Executor,
         more_history: MoreHistory | None = None,
         park_after: float = 1.0,
+        unwind: float = UNWIND_SECONDS,
     ) -> None:
         self.claimed = run
         self.registry = registry
-        self._log = log
+        self.stopping = False
+        """Whether durable calls are refused."""
+        self.dropping = False
+        """Whether also what steps in progress give is dropped."""
         self._threads = threads
-        self._more_history = more_history
-        self._park_after = park_after
+        self._unwind = unwind
+        self._phase = Phase.NEW
+        self._stop: Stop | None = None
+        self._outcome: Ending | None = None
+        self._told = False
+        self._body: asyncio.Task[Ending] | None = None
+        self._done: asyncio.Future[Ending] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_index = 0
+        self._late_calls = 0
+        self._unawaited: dict[int, str] = {}
+        self._steps = Steps(self, History(run.steps, more_history), log, threads, park_after)
 
     @property
     def steps_in_progress(self) -> int:
         """Steps whose start is being written or whose body runs; a step that waits for its next attempt is none."""
-        raise NotImplementedError
+        return len(self._steps.in_progress)
 
     async def run(self) -> Ending:
         """Run to an ending, which the caller has to commit. Raises nothing but what cancels the caller itself."""
-        raise NotImplementedError
+        if self._phase is not Phase.NEW:
+            raise RuntimeError(f"run {self.claimed.id} is executed a second time under one claim")
+        prepared = self._prepare()
+        if not isinstance(prepared, Coroutine):
+            self._phase = Phase.ENDED
+            return prepared
+        self._phase = Phase.BODY
+        loop = asyncio.get_running_loop()
+        self._done = loop.create_future()
+        context = copy_context()
+        context.run(current_scope.set, Scope(self))
+        self._body = loop.create_task(prepared, name=f"run {self.claimed.id}", context=context)
+        self._body.add_done_callback(self._body_over)
+        deadline = self._watch_deadline(loop)
+        try:
+            return await self._done
+        except asyncio.CancelledError:
+            self.interrupt(OwnershipLost("the worker stops"))
+            raise
+        finally:
+            if deadline is not None:
+                deadline.cancel()
 
     def interrupt(self, signal: ControlSignal) -> None:
         """End the body from outside; `run` then returns. From the event loop's thread. May be called again, stronger.
@@ -61,18 +138,216 @@ class Execution:
         `CancelRequested` and `ReleaseRequested` let steps in progress finish and be recorded unless they are
         `immediate`; `OwnershipLost` stops everything and nothing is written from here on.
         """
-        raise NotImplementedError
+        self._request(requested(signal))
+
+    def abort(self, ending: Ending, reason: str) -> None:
+        """End the body because the engine cannot go on with it; steps in progress finish and are recorded first."""
+        self._request(aborted(ending, reason))
+
+    def give_up(self, error: Exception, what: str) -> None:
+        """The journal or the history failed: a lasting reason fails the run, any other gives it back to the queue."""
+        reason = f"{what}: {error}"
+        if isinstance(error, PerdureError) and not error.retryable:
+            self.abort(Failed(describe(error)), reason)
+        else:
+            logger.warning("run %s is given back: %s", self.claimed.id, reason, exc_info=error)
+            self.interrupt(ReleaseRequested(reason))
+
+    def park(self, parked: Parked) -> None:
+        """Give the slot back: nothing but waits is left."""
+        self._request(Stop(Rank.PARK, SlotGivenBack(parked.waiting_for.message), parked, immediate=True))
+
+    def quiet(self) -> None:
+        """No step is in progress any more, and somebody waits for that."""
+        if self._phase is Phase.CLOSING:
+            self._end()
+        elif self._stop is not None:
+            asyncio.get_running_loop().call_soon(self._stop_body)
+        else:
+            self._steps.backoffs.consider()
+
+    def signal(self) -> ControlSignal:
+        """What a durable call of a stopped body raises."""
+        self._told = True
+        task = asyncio.current_task()
+        if task is not None and task is not self._body:
+            task.add_done_callback(_retrieve)
+        if self._stop is None:
+            return BodyStopped(f"the body of run {self.claimed.id} has ended")
+        return self._stop.again()
+
+    async def refuse(self) -> NoReturn:
+        """Raise the signal; hold the caller when it does not want to hear it."""
+        if self._late_calls > MAX_LATE_CALLS:
+            await asyncio.get_running_loop().create_future()
+        raise self.signal()
 
     def call(
-        self, scope: Scope, definition: StepDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, scope: Scope, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> PendingStep[Any]:
-        """Build a step call at the next index."""
-        raise NotImplementedError
+        """Build a step call at the next index. Raises `TypeError`, `EncodingFailed`, and then takes none."""
+        text = definition.encode_call(args, kwargs)
+        index = self._next_index
+        self._next_index = index + 1
+        return self.place(scope, definition, args, kwargs, index, text)
+
+    def place(
+        self,
+        scope: Scope,
+        definition: StepDefinition,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        index: int,
+        text: str,
+    ) -> PendingStep[Any]:
+        """Build a step call at this index with this recorded input."""
+        if self.stopping:
+            self._late_calls += 1
+        self._unawaited[index] = definition.name
+        return PendingStep(scope, definition, args, kwargs, definition.name, index, text)
 
     def perform(self, call: PendingStep[Any]) -> Coroutine[Any, Any, Any]:
         """Replay or run a step call of this run."""
-        raise NotImplementedError
+        self._unawaited.pop(call.step_id or 0, None)
+        return self._steps.perform(call)
 
-    def in_thread(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Awaitable[Any]:
-        """Run a sync function beside the loop, as part of the step that calls it."""
-        raise NotImplementedError
+    async def in_thread(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a sync step that is called inside another one: beside the loop, or inline when that is in a thread."""
+        if self._body is None or asyncio.get_running_loop() is not self._body.get_loop():
+            return function(*args, **kwargs)
+        return await run_in_thread(self._threads, function, args, kwargs)
+
+    def _prepare(self) -> Ending | Coroutine[Any, Any, Ending]:
+        """The body ready to run, or how the run ends without it."""
+        run = self.claimed
+        if self._stop is not None:
+            return self._stop.ending
+        if run.cancel_mode is not None:
+            return Cancelled("the run was cancelled")
+        if run.deadline_in is not None and run.deadline_in <= 0:
+            return Cancelled(DEADLINE)
+        if run.suspended:
+            return Released("the run is suspended")
+        definition = self.registry.workflows.get(run.workflow)
+        if definition is None:
+            unknown = UnknownWorkflow(f"no workflow {run.workflow} is registered in this process")
+            return Mismatch(describe(unknown))
+        try:
+            args, kwargs = definition.arguments_from_input(run.input)
+        except PerdureError as error:
+            return Failed(describe(error))
+        return self._run_body(definition, args, kwargs)
+
+    async def _run_body(self, definition: WorkflowDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ending:
+        """The boundary: whatever the body does, it is an ending."""
+        try:
+            value = await definition.function(*args, **kwargs)
+            return Succeeded(definition.result.round_trip(value, f"the result of workflow {definition.name}")[0])
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and dropped_by_interpreter(self._body):
+                raise
+            record = describe(error)
+            return Failed(ErrorRecord(record.type, record.message, record.code, step_of(error)))
+
+    def _body_over(self, body: asyncio.Task[Ending]) -> None:
+        """The body's function has ended. Steps that it left in progress finish and are recorded first."""
+        if self._phase is Phase.ENDED:
+            return
+        if self._stop is None:
+            self._outcome = _outcome(body)
+        self._phase = Phase.CLOSING
+        self.stopping = True
+        self._steps.backoffs.wake_all()
+        if not self._steps.in_progress:
+            self._end()
+
+    def _request(self, asked: Stop) -> None:
+        before = self._stop
+        stop = merged(before, asked)
+        if self._phase is Phase.ENDED or stop == before:
+            return
+        self._stop = stop
+        self.stopping = True
+        self.dropping = stop.immediate
+        if self._body is None:
+            return
+        if self._steps.backoffs:
+            self._told = True
+            self._steps.backoffs.wake_all()
+        if stop.immediate:
+            if stop.rank is not Rank.PARK:
+                _cancel({*self._steps.in_progress, self._body})
+            self._watch_unwinding()
+        elif not self._steps.in_progress:
+            # A durable call that asks for this tells the body with its own signal: look after that.
+            asyncio.get_running_loop().call_soon(self._stop_body)
+
+    def _stop_body(self) -> None:
+        """End a body that no step in progress holds up; it may know already."""
+        if self._phase is Phase.BODY and not self._steps.in_progress and self._body is not None:
+            if not self._told:
+                self._body.cancel()
+            self._watch_unwinding()
+
+    def _watch_unwinding(self, tries: int = 1) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._unwind, self._insist, tries)
+
+    def _insist(self, tries: int) -> None:
+        """The body has been told and still runs."""
+        assert self._body is not None
+        tasks = {task for task in (*self._steps.in_progress, self._body) if not task.done()}
+        _cancel(tasks)
+        if tries:
+            self._watch_unwinding(tries - 1)
+            return
+        logger.error(
+            "run %s: its body or a step does not end %.1f s after it was stopped and is left behind; "
+            "does it catch BaseException or asyncio.CancelledError?",
+            self.claimed.id,
+            2 * self._unwind,
+        )
+        for task in tasks:
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
+        self._end()
+
+    def _watch_deadline(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
+        seconds = self.claimed.deadline_in
+        if seconds is None:
+            return None
+        return loop.call_later(seconds, self.interrupt, CancelRequested(DEADLINE, immediate=True))
+
+    def _end(self) -> None:
+        """Nothing of the run is in progress, or it is left behind: say how it ended."""
+        self._phase = Phase.ENDED
+        self.stopping = self.dropping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        ending = self._outcome
+        if self._stop is not None and (ending is None or self._stop.rank > Rank.OUTCOME):
+            ending = self._stop.ending
+        assert ending is not None
+        if isinstance(ending, Succeeded) and self._unawaited:
+            names = ", ".join(f"{name} ({index})" for index, name in self._unawaited.items())
+            logger.warning("run %s: steps were called and never awaited: %s", self.claimed.id, names)
+        if self._done is not None and not self._done.done():
+            self._done.set_result(ending)
+
+
+def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
+def _outcome(body: asyncio.Task[Ending]) -> Ending:
+    if body.cancelled():
+        return Failed(describe(asyncio.CancelledError("the body was cancelled by its own code")))
+    return body.result()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """A signal in a task that nobody awaits is no news: keep asyncio from logging it."""
+    if not task.cancelled():
+        task.exception()

@@ -115,6 +115,7 @@ class StepDefinition(Definition):
     def __init__(self, name: str, function: Callable[..., Any], options: StepOptions | None = None) -> None:
         super().__init__(name, function)
         self.options = options or StepOptions()
+        self.policy = self.options.policy
         self._what = f"the arguments of step {name}"
 
     def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -7,20 +7,26 @@ from dataclasses import dataclass
 
 from perdure.model.rows import WaitingFor
 
+FIELDS = ("type", "message", "code", "step", "raised")
+"""Keys of a stored error record, in the order in which they are written."""
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
-    """A failure as it is stored and shown: class name, message, our stable code when it has one."""
+    """A failure as it is stored and shown: class name, message, our stable code when it has one.
+
+    `raised` is what is needed beside the message to raise it again (JSON, written and read by the engine).
+    """
 
     type: str
     message: str
     code: str = ""
     step: str = ""
+    raised: str = ""
 
     def to_json(self) -> str:
         """JSON object, ASCII only, without empty fields."""
-        fields = {"type": self.type, "message": self.message, "code": self.code, "step": self.step}
-        return json.dumps({key: value for key, value in fields.items() if value})
+        return json.dumps({key: value for key in FIELDS if (value := getattr(self, key))})
 
     @classmethod
     def from_json(cls, text: str) -> ErrorRecord:
@@ -31,7 +37,7 @@ class ErrorRecord:
             data = None
         if not isinstance(data, dict):
             return cls(type="Error", message=text)
-        known = {key: str(data[key]) for key in ("type", "message", "code", "step") if key in data}
+        known = {key: str(data[key]) for key in FIELDS if key in data}
         return cls(**{"type": "Error", "message": "", **known})
 
 

@@ -1,0 +1,136 @@
+"""The engine's `StepLog` in memory, with the rules of the journal's statement: a test double of that protocol only.
+
+`MemoryRun` is what Postgres would hold of one run and lives through any number of claims; `MemoryLog` is the log of
+one claim. What is recorded but not yet committed is lost with the claim, as it is when a process dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from perdure.engine.execute import Execution
+from perdure.engine.registry import Registry
+from perdure.errors import OwnershipLost
+from perdure.model.outcome import Ending
+from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
+from perdure.model.states import CancelMode, StepStatus
+
+
+@dataclass
+class MemoryRun:
+    """One run and its step rows. `elapsed` is how far the database's clock is past the last write."""
+
+    workflow: str
+    input: str = "{}"
+    definition: str | None = None
+    id: str = "run-1"
+    fence: int = 0
+    rows: dict[int, RecordedStep] = field(default_factory=dict)
+    cancel_mode: CancelMode | None = None
+    suspended: bool = False
+    deadline_in: float | None = None
+    elapsed: float = 0.0
+
+    def claim(self) -> ClaimedRun:
+        """Own the run under the next fence, with all its recorded steps."""
+        self.fence += 1
+        steps = tuple(
+            row if row.wake_in is None else replace(row, wake_in=row.wake_in - self.elapsed)
+            for _, row in sorted(self.rows.items())
+        )
+        return ClaimedRun(
+            id=self.id,
+            fence=self.fence,
+            namespace="default",
+            name="order-1",
+            workflow=self.workflow,
+            input=self.input,
+            definition=self.definition,
+            run_attempts=0,
+            max_run_attempts=1,
+            recoveries=0,
+            wake_seq=0,
+            cancel_mode=self.cancel_mode,
+            suspended=self.suspended,
+            deadline_in=self.deadline_in,
+            steps=steps,
+        )
+
+    def write(self, write: StepWrite) -> None:
+        """The upsert: a final row never changes, an input once written stays."""
+        old = self.rows.get(write.index)
+        if old is not None and old.status.final:
+            return
+        text = write.input if write.input is not None else (old.input if old else None)
+        assert text is not None, f"the first write of step {write.index} in this claim has no input"
+        self.rows[write.index] = RecordedStep(
+            index=write.index,
+            name=write.name,
+            status=write.status,
+            input=text,
+            output=write.output,
+            error=write.error,
+            attempts=write.attempts,
+            attempt_errors=write.attempt_errors,
+            wake_at=None,
+            wake_in=write.wake_in,
+        )
+
+    def statuses(self) -> list[tuple[str, StepStatus]]:
+        """Name and status of each row, by index."""
+        return [(row.name, row.status) for _, row in sorted(self.rows.items())]
+
+
+class MemoryLog:
+    """The log of one claim. `before_start` runs in every start before anything is written."""
+
+    def __init__(self, run: MemoryRun, before_start: Callable[[StepWrite], None] | None = None) -> None:
+        self.run = run
+        self.fence = run.fence
+        self.writes: list[StepWrite] = []
+        self.pending: list[StepWrite] = []
+        self.lease = True
+        self.gate: asyncio.Event | None = None
+        self.before_start = before_start
+
+    async def start(self, write: StepWrite) -> OwnedFlags:
+        self.writes.append(write)
+        if self.before_start is not None:
+            self.before_start(write)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.commit()
+        if self.run.cancel_mode is None:
+            self.run.write(write)
+        return OwnedFlags(self.run.cancel_mode, self.run.suspended, 0)
+
+    def record(self, write: StepWrite) -> None:
+        assert self.run.fence == self.fence, "a run that has lost its owner writes"
+        self.writes.append(write)
+        self.pending.append(write)
+
+    def admitted(self) -> bool:
+        return self.lease
+
+    def commit(self) -> None:
+        """Make what was recorded durable; raises when the run has another owner."""
+        if self.run.fence != self.fence:
+            raise OwnershipLost("the fence has moved on")
+        for write in self.pending:
+            self.run.write(write)
+        self.pending.clear()
+
+
+async def claim_and_run(
+    run: MemoryRun, registry: Registry, threads: Executor, *, commit: bool = True, park_after: float = 1.0
+) -> Ending:
+    """One claim from start to ending; the last results are committed with the ending unless told otherwise."""
+    claimed = run.claim()
+    log = MemoryLog(run)
+    ending = await Execution(claimed, registry, log, threads=threads, park_after=park_after).run()
+    if commit:
+        log.commit()
+    return ending

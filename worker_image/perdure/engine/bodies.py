@@ -1,0 +1,96 @@
+"""Runs the function of a step once: async ones on the loop, sync ones in a thread, with a limit of time if asked."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+
+from perdure.errors import ReleaseRequested, StepTimeout
+
+Function = Callable[..., Any]
+
+
+class ThreadsGone(ReleaseRequested):
+    """The pool of threads is shut down: the worker stops, another one will run the step."""
+
+
+async def run_body(
+    function: Function,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    name: str,
+    seconds: float,
+    threads: Executor | None,
+) -> Any:
+    """Run a function for at most so many seconds; in `threads` if given.
+
+    Raises `StepTimeout`. A body that does not end when it is cancelled is waited for, and has timed out all the same;
+    one in a thread cannot be stopped: it is left behind. Its time counts from when it has a thread.
+    """
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None if threads else seconds)
+
+    def arm(when: float) -> None:
+        with suppress(RuntimeError):  # the caller has left already
+            limit.reschedule(when)
+
+    def begun() -> None:
+        loop.call_soon_threadsafe(arm, loop.time() + seconds)
+
+    try:
+        async with limit:
+            if threads is None:
+                value = await function(*args, **kwargs)
+            else:
+                value = await run_in_thread(threads, function, args, kwargs, begun)
+    except Exception as error:
+        if limit.expired():
+            raise _timed_out(name, seconds) from error
+        raise
+    if limit.expired():
+        raise _timed_out(name, seconds)
+    return value
+
+
+async def run_in_thread(
+    threads: Executor,
+    function: Function,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    begun: Callable[[], None] | None = None,
+) -> Any:
+    """Run a sync function in a thread that sees the caller's context variables. Awaits what it returns if it must.
+
+    When the caller is cancelled the function goes on, if it has begun, and its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        future = loop.run_in_executor(threads, copy_context().run, _guarded, function, args, kwargs, begun)
+    except RuntimeError as error:
+        raise ThreadsGone(f"no thread for a sync step: {error}") from error
+    ok, value = await future
+    if not ok:
+        raise value
+    return await value if inspect.isawaitable(value) else value
+
+
+def _guarded(
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], begun: Callable[[], None] | None
+) -> tuple[bool, Any]:
+    """The result or the error as a value: a future cannot hold every exception (`StopIteration` would hang it)."""
+    try:
+        if begun is not None:
+            begun()
+        return True, function(*args, **kwargs)
+    except BaseException as error:
+        return False, error
+
+
+def _timed_out(name: str, seconds: float) -> StepTimeout:
+    return StepTimeout(f"an attempt of step {name} ran longer than {seconds:g} s")

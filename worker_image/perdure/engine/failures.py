@@ -1,0 +1,161 @@
+"""Exceptions ↔ error records. A failure of a step is raised to the body in the same way at first and at replay.
+
+That is why also the first time the body sees what can be built from the record, with the original as its cause:
+else `except PaymentDeclined` would catch it the first time only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from perdure.engine.codec import shorten
+from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed
+from perdure.model.outcome import ErrorRecord
+from perdure.model.rows import RecordedStep
+
+MAX_MESSAGE = 2000
+"""Longest recorded message of one failure, in characters: a screenful, so that 100 of them still fit in a row."""
+
+MAX_RAISED = 2000
+"""Longest recorded form of what else an exception carries, in characters; above, it is raised as `StepFailed`."""
+
+MAX_FAILURES = 100
+"""Most recorded failures of one step: the first and the latest. The count goes on."""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_MARK = "_perdure_step"
+
+
+def describe(error: BaseException, step: str = "") -> ErrorRecord:
+    """The record of an exception. Never raises, whatever the exception's own methods do."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    code = error.code if isinstance(error, PerdureError) else ""
+    return ErrorRecord(type=name, message=_message(error), code=code, step=step, raised=_raised(error))
+
+
+def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
+    """The exception of a recorded failure: of its own class if that can be found and built, else `StepFailed`."""
+    error = _build(record)
+    if isinstance(error, MaxStepRetriesExceeded):
+        error.errors = tuple(f"{failure.type}: {failure.message}" for failure in failures.errors)
+    error.__dict__[_MARK] = step
+    return error
+
+
+def step_of(error: BaseException) -> str:
+    """Name of the step whose failure this is, or is caused by; empty if none."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if _MARK in getattr(cause, "__dict__", {}):
+            return str(cause.__dict__[_MARK])
+        cause = cause.__cause__
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The failed attempts of one step so far, over all claims. `count` may exceed the records that are kept."""
+
+    count: int = 0
+    errors: tuple[ErrorRecord, ...] = ()
+
+    @classmethod
+    def of(cls, recorded: RecordedStep) -> Failures:
+        """Those of a recorded step; tolerant of another shape of the list."""
+        try:
+            items = json.loads(recorded.attempt_errors or "[]")
+        except ValueError:
+            items = []
+        errors = tuple(ErrorRecord.from_json(json.dumps(item)) for item in items if isinstance(item, dict))
+        return cls(recorded.attempts, errors)
+
+    def plus(self, error: ErrorRecord) -> Failures:
+        """With one more."""
+        kept = self.errors if len(self.errors) < MAX_FAILURES else (self.errors[0], *self.errors[2:])
+        brief = ErrorRecord(error.type, error.message, error.code)
+        return Failures(self.count + 1, (*kept, brief))
+
+    def to_json(self) -> str | None:
+        """As stored; None when there is none."""
+        return f"[{','.join(error.to_json() for error in self.errors)}]" if self.errors else None
+
+
+NONE = Failures()
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = error.message if isinstance(error, PerdureError) else str(error)
+        if isinstance(error, BaseExceptionGroup):
+            text += ": " + "; ".join(f"{type(inner).__name__}: {inner}" for inner in error.exceptions)
+    except Exception as broken:
+        text = f"(the message cannot be read: {type(broken).__name__})"
+    return _UNSTORABLE.sub("\ufffd", shorten(text, MAX_MESSAGE))
+
+
+def _raised(error: BaseException) -> str:
+    """Arguments and attributes, as far as they are plain JSON values; empty when the message says it all."""
+    try:
+        message = _message(error)
+        attributes = {
+            name: value
+            for name, value in vars(error).items()
+            if _plain(value) and not name.startswith("_") and (name, value) != ("message", message)
+        }
+        args = list(error.args) if all(map(_plain, error.args)) else []
+        if args == [message] and not attributes:
+            return ""
+        text = json.dumps({"args": args, "attributes": attributes})
+    except Exception:
+        return ""
+    return text if len(text) <= MAX_RAISED else ""
+
+
+def _plain(value: Any) -> bool:
+    if type(value) is str:
+        return not _UNSTORABLE.search(value)
+    return value is None or type(value) in (int, bool) or (type(value) is float and math.isfinite(value))
+
+
+def _build(record: ErrorRecord) -> Exception:
+    kind = _class_named(record.type)
+    if kind is not None:
+        try:
+            return _instance(kind, record)
+        except Exception:  # noqa: S110 - whatever a class of somebody else's does, there is the other way
+            pass
+    return StepFailed(f"{record.type}: {record.message}", record.type)
+
+
+def _instance(kind: type[Exception], record: ErrorRecord) -> Exception:
+    """Without its `__init__`, which may want anything; raises if the message then is not the recorded one."""
+    raised: dict[str, Any] = {"args": [record.message], "attributes": {}}
+    if record.raised:
+        raised = json.loads(record.raised)
+    error = kind.__new__(kind, *raised["args"])
+    error.args = tuple(raised["args"])
+    if issubclass(kind, PerdureError):
+        vars(error)["message"] = record.message
+    vars(error).update(raised["attributes"])
+    if _message(error) != record.message:
+        raise ValueError(f"{record.type} cannot be built from what is recorded")
+    return error
+
+
+def _class_named(name: str) -> type[Exception] | None:
+    module_name, _, path = name.rpartition(".")
+    try:
+        found = getattr(import_module(module_name or "builtins"), path, None)
+    except Exception:
+        return None
+    if not isinstance(found, type) or not issubclass(found, Exception):
+        return None
+    return None if issubclass(found, StopIteration | StopAsyncIteration) else found

@@ -1,0 +1,248 @@
+"""Carries out the step calls of one claim: replay, durable start, body, outcome, retry.
+
+Used by `Execution` alone, which owns the body and says when it stops. Keeps invariants 1, 2 and 5: a body runs only
+where nothing final is recorded, after its start is durable and the lease was looked at once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+from perdure.engine.backoff import Backoffs
+from perdure.engine.bodies import ThreadsGone, run_body, run_in_thread
+from perdure.engine.context import Scope, current_scope
+from perdure.engine.decide import Diverged, GiveUp, Raise, RetryIn, Return, Run, Wait, after_failure, decide
+from perdure.engine.failures import NONE, Failures, describe, rebuild
+from perdure.engine.history import History
+from perdure.engine.log import StepLog
+from perdure.engine.pending import PendingStep
+from perdure.engine.registry import StepOptions
+from perdure.errors import (
+    CancelRequested,
+    ControlSignal,
+    DecodingFailed,
+    EncodingFailed,
+    OwnershipLost,
+    ReleaseRequested,
+)
+from perdure.model.outcome import Mismatch
+from perdure.model.rows import StepWrite
+from perdure.model.states import CancelMode, StepStatus
+
+if TYPE_CHECKING:
+    from perdure.engine.execute import Execution
+
+logger = logging.getLogger(__name__)
+
+
+class Steps:
+    """The step calls of one claim. `in_progress` are the tasks in which a start is written or a body runs."""
+
+    def __init__(self, run: Execution, history: History, log: StepLog, threads: Executor, park_after: float) -> None:
+        self._run = run
+        self._history = history
+        self._log = log
+        self._threads = threads
+        self._seq = 0
+        self.in_progress: set[asyncio.Task[Any]] = set()
+        self.backoffs = Backoffs(park_after, lambda: bool(self.in_progress), run.park)
+
+    async def perform(self, call: PendingStep[Any]) -> Any:
+        """The recorded outcome of the call if there is one, else that of running the step. Raises the step's error."""
+        try:
+            if self._run.stopping:
+                await self._run.refuse()
+            failures = NONE
+            assert call.step_id is not None
+            if not self._history.knows(call.step_id):
+                await self._read_history(call.step_id)
+            recorded = self._history.take(call.step_id)
+            if recorded is not None:
+                match decide(recorded, call.name, call.input, call.args):
+                    case Return(output):
+                        return self._read_back(call, output)
+                    case Raise(error, failures):
+                        raise rebuild(error, failures, call.name)
+                    case Diverged(error):
+                        self._run.abort(Mismatch(error), error.message)
+                        raise self._run.signal()
+                    case Wait(seconds, failures):
+                        await self._wait(call, failures, seconds)
+                    case Run(failures):
+                        pass
+            return await self._until_outcome(call, call.step_id, failures)
+        except asyncio.CancelledError:
+            if self._run.stopping:
+                raise self._run.signal() from None
+            raise
+
+    async def _until_outcome(self, call: PendingStep[Any], index: int, failures: Failures) -> Any:
+        """Attempts, until one succeeds or none is left."""
+        text: str | None = call.input
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            self.in_progress.add(task)
+            self.backoffs.started()
+            try:
+                await self._start(self._write(call, index, StepStatus.RUNNING, failures, text))
+                error, value, output = await self._attempt(call, index, failures, task)
+                if error is None:
+                    self._log.record(self._write(call, index, StepStatus.SUCCEEDED, failures, output=output))
+                else:
+                    failures, then = self._judge(call, failures, error)
+                    self._record_failure(call, index, failures, then)
+            finally:
+                self.in_progress.discard(task)
+                if not self.in_progress and (self._run.stopping or self.backoffs):
+                    self._run.quiet()
+            if self._run.stopping:
+                raise self._run.signal()
+            if error is None:
+                return value
+            if isinstance(then, GiveUp):
+                raise rebuild(then.error, failures, call.name) from error
+            text = None
+            await self._wait(call, failures, then.seconds)
+
+    async def _start(self, write: StepWrite) -> None:
+        """Make the start durable. Raises a signal when the body must not begin after all."""
+        run = self._run
+        try:
+            flags = await self._log.start(write)
+        except ControlSignal as signal:
+            run.interrupt(signal)
+        except Exception as error:
+            run.give_up(error, f"the start of step {write.name} could not be written")
+        else:
+            if flags.cancel_mode is not None:
+                run.interrupt(
+                    CancelRequested("the run was cancelled", immediate=flags.cancel_mode is CancelMode.IMMEDIATE)
+                )
+            elif flags.suspended:
+                run.interrupt(ReleaseRequested("the run is suspended"))
+            elif not self._log.admitted():
+                run.interrupt(OwnershipLost("the lease of this worker has run out"))
+        if run.stopping:
+            raise run.signal()
+
+    async def _attempt(
+        self, call: PendingStep[Any], index: int, failures: Failures, task: asyncio.Task[Any]
+    ) -> tuple[BaseException | None, Any, str | None]:
+        """Run the body once: what it raised, or what the run sees as its result and how that is written."""
+        definition = call.definition
+        timeout = definition.options.timeout
+        token = current_scope.set(Scope(self._run, index, call.name, failures.count + 1))
+        try:
+            if timeout is not None:
+                threads = None if definition.is_async else self._threads
+                value = await run_body(
+                    definition.function, call.args, call.kwargs, name=call.name, seconds=timeout, threads=threads
+                )
+            elif definition.is_async:
+                value = await definition.function(*call.args, **call.kwargs)
+            else:
+                value = await run_in_thread(self._threads, definition.function, call.args, call.kwargs)
+            if self._run.dropping:
+                raise self._run.signal()
+            output, seen = definition.result.round_trip(value, f"the result of step {call.name}")
+        except ThreadsGone as signal:
+            self._run.interrupt(signal)
+            raise self._run.signal() from None
+        except BaseException as error:
+            if self._run.dropping:
+                raise self._run.signal() from None
+            if _not_its_own(error, task):
+                raise
+            return error, None, None
+        finally:
+            current_scope.reset(token)
+        return None, seen, output
+
+    def _judge(
+        self, call: PendingStep[Any], failures: Failures, error: BaseException
+    ) -> tuple[Failures, RetryIn | GiveUp]:
+        """The failures with this one, and what follows."""
+        options = call.definition.options
+        record = describe(error)
+        failures = failures.plus(record)
+        declined = isinstance(error, EncodingFailed | DecodingFailed) or not _worth_retrying(options, error)
+        return failures, after_failure(call.definition.policy, call.name, failures, record, declined=declined)
+
+    def _record_failure(self, call: PendingStep[Any], index: int, failures: Failures, then: RetryIn | GiveUp) -> None:
+        match then:
+            case RetryIn(seconds):
+                write = self._write(call, index, StepStatus.RETRYING, failures, wake_in=seconds)
+            case GiveUp(error):
+                write = self._write(call, index, StepStatus.FAILED, failures, error=error.to_json())
+        self._log.record(write)
+
+    def _write(
+        self,
+        call: PendingStep[Any],
+        index: int,
+        status: StepStatus,
+        failures: Failures,
+        text: str | None = None,
+        *,
+        output: str | None = None,
+        error: str | None = None,
+        wake_in: float | None = None,
+    ) -> StepWrite:
+        self._seq += 1
+        return StepWrite(
+            index, self._seq, call.name, status, text, output, error, failures.count, failures.to_json(), wake_in
+        )
+
+    def _read_back(self, call: PendingStep[Any], output: str) -> Any:
+        try:
+            value = call.definition.result.decode(output, f"the recorded result of step {call.name}")
+        except DecodingFailed as error:
+            self._run.abort(Mismatch(describe(error, call.name)), error.message)
+            raise self._run.signal() from error
+        return value
+
+    async def _wait(self, call: PendingStep[Any], failures: Failures, seconds: float) -> None:
+        if seconds > 0:
+            await self.backoffs.wait(call.name, failures.count, seconds)
+        if self._run.stopping:
+            raise self._run.signal()
+
+    async def _read_history(self, index: int) -> None:
+        try:
+            await self._history.read_to(index)
+        except ControlSignal as signal:
+            self._run.interrupt(signal)
+        except Exception as error:
+            self._run.give_up(error, "the recorded steps could not be read")
+        if self._run.stopping:
+            raise self._run.signal()
+
+
+def _worth_retrying(options: StepOptions, error: BaseException) -> bool:
+    if options.should_retry is None:
+        return True
+    offered = error if isinstance(error, Exception) else rebuild(describe(error), NONE, "")
+    try:
+        return bool(options.should_retry(offered))
+    except Exception:
+        logger.exception("should_retry itself failed; the step is not tried again")
+        return False
+
+
+def _not_its_own(error: BaseException, task: asyncio.Task[Any]) -> bool:
+    """Whether the body did not raise this itself: its task is cancelled, or the interpreter drops its coroutine."""
+    if isinstance(error, asyncio.CancelledError):
+        return task.cancelling() > 0
+    return isinstance(error, GeneratorExit) and dropped_by_interpreter(task)
+
+
+def dropped_by_interpreter(task: asyncio.Task[Any] | None) -> bool:
+    """Whether this code runs because its coroutine is closed, not because its task takes a step."""
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True
