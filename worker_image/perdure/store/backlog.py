@@ -86,6 +86,17 @@ class PhaseCount:
     runs: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """Ready runs of one queue, at most `COUNT_LIMIT`, and for how long the oldest of the counted has been ready."""
+
+    namespace: str
+    pool: str
+    queue: str
+    ready: int
+    oldest_seconds: float
+
+
 async def pool_backlog(connection: asyncpg.Connection[Any], namespace: str, pool: str) -> list[VersionBacklog]:
     """Open runs of a pool by version; versions without any are left out."""
     rows = await connection.fetch(sql("backlog_pool"), namespace, pool, COUNT_LIMIT)
@@ -152,6 +163,14 @@ async def set_waiting(
         [None if (reason := latest[each][1]) is None else waiting.encode(reason) for each in ids],
     )
     return [row["id"] for row in rows]
+
+
+async def queue_depths(connection: asyncpg.Connection[Any]) -> list[QueueDepth]:
+    """Every queue with ready runs, whether or not its pool exists, for metrics and alerts."""
+    rows = await connection.fetch(sql("backlog_queues"), COUNT_LIMIT)
+    return [
+        QueueDepth(row["namespace"], row["pool"], row["queue"], row["ready"], row["oldest_seconds"]) for row in rows
+    ]
 
 
 async def phase_counts(connection: asyncpg.Connection[Any]) -> list[PhaseCount]:

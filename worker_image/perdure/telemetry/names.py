@@ -206,7 +206,9 @@ REPORTS_PENDING = Metric(
 
 # -- operator
 
-RUNS = Metric("perdure_runs", Kind.GAUGE, "Runs by phase.", ("namespace", "pool", "phase"), emitted_by=_OPERATOR)
+RUNS = Metric(
+    "perdure_runs", Kind.GAUGE, "Runs that have not ended, by phase.", ("namespace", "phase"), emitted_by=_OPERATOR
+)
 QUEUE_READY = Metric(
     "perdure_queue_ready_runs",
     Kind.GAUGE,

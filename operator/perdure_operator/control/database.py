@@ -1,0 +1,79 @@
+"""The operator's connections to Postgres, and one meaning for all the ways in which it may not answer.
+
+Used by everything in `control`. A block under `connection` holds database calls only: whatever error of the line or
+of the server happens in it becomes `StoreUnavailable`, which callers answer by coming back, never by concluding
+anything (invariant 8).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+from perdure.errors import StoreUnavailable
+from perdure.store.pool import create_pool, is_transient
+from perdure.telemetry import names
+from perdure.telemetry.prometheus import Metrics
+
+APPLICATION_NAME = "perdure-operator"
+
+CONNECTIONS = 8
+"""Connections at most: intake is a short statement, so eight keep Postgres busy; the leader's and the listener's
+are extra."""
+
+ACQUIRE_SECONDS = 5.0
+"""Longest wait for a free connection; longer means that statements hang, which is as good as no answer."""
+
+
+def no_answer(operation: str, error: Exception) -> StoreUnavailable:
+    """What to raise when the line or the server failed."""
+    return StoreUnavailable(f"Postgres does not answer ({operation}): {str(error) or type(error).__name__}")
+
+
+class Database:
+    """A pool that opens connections when they are needed: it can be made while Postgres is away."""
+
+    def __init__(self, url: str, metrics: Metrics) -> None:
+        self._url = url
+        self._metrics = metrics
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._silent_since: float | None = None
+
+    @asynccontextmanager
+    async def connection(self, operation: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """A connection for a few statements. Raises StoreUnavailable; `operation` is for the metric."""
+        try:
+            pool = await self._ready_pool()
+            async with pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                yield connection
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if not is_transient(error):
+                raise
+            self._silent_since = self._silent_since or time.monotonic()
+            state = getattr(error, "sqlstate", None)
+            self._metrics.count(names.STORE_ERRORS, operation, state[:2] if state else "connection")
+            raise no_answer(operation, error) from error
+        self._silent_since = None
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since Postgres last failed to answer and has not answered since; 0 when all is well."""
+        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+
+    async def close(self) -> None:
+        """Close all connections, also those in use."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+
+    async def _ready_pool(self) -> asyncpg.Pool[Any]:
+        if self._pool is None:
+            pool = await create_pool(self._url, application_name=APPLICATION_NAME, min_size=0, max_size=CONNECTIONS)
+            if self._pool is None:
+                self._pool = pool
+            else:  # another task was quicker
+                pool.terminate()
+        return self._pool

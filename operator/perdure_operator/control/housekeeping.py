@@ -1,0 +1,98 @@
+"""The sweeps over the database that any healthy process may do: marks the dead, moves their runs, wakes, ends, removes.
+
+Each is one bounded statement, safe beside the same sweep in every worker. The operator does them as well, so that
+a namespace without a single worker still wakes and ends its runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from perdure.errors import StoreUnavailable
+from perdure.store import runs, sweeps, workers
+from perdure.telemetry import names
+from perdure.telemetry.logs import get_logger
+from perdure.telemetry.prometheus import Metrics
+
+from perdure_operator.control.notify import Notifier
+from perdure_operator.control.recovery import Recovery, end_sessions
+from perdure_operator.control.statuses import Statuses
+from perdure_operator.control.steady import SteadySession
+
+log = get_logger(__name__)
+
+ROUND_SECONDS = 1.0
+"""Time between two rounds: the precision with which delayed runs start and deadlines end them without a worker."""
+
+BATCH = 100
+FORGET_SECONDS = 600.0
+"""Time between two removals of old worker rows."""
+
+REMEMBER_WORKERS = 3600.0
+"""Seconds for which the row of a worker that is gone is kept, for people who look for it."""
+
+
+class Housekeeping:
+    """One round after the other until cancelled. `lease` is that of the workers, in seconds."""
+
+    def __init__(
+        self,
+        session: SteadySession,
+        lease: float,
+        recovery: Recovery,
+        notifier: Notifier,
+        statuses: Statuses,
+        metrics: Metrics,
+    ) -> None:
+        self._session = session
+        self._lease = lease
+        self._recovery = recovery
+        self._notifier = notifier
+        self._statuses = statuses
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Rounds are spread at random, so that processes started together do not sweep together."""
+        loop = asyncio.get_running_loop()
+        forget_at = loop.time()
+        try:
+            while True:
+                try:
+                    await self._round()
+                    if loop.time() >= forget_at:
+                        async with self._session.connection("forget") as connection:
+                            await workers.forget(connection, REMEMBER_WORKERS)
+                        forget_at = loop.time() + FORGET_SECONDS
+                except StoreUnavailable as error:
+                    log.debug("no sweep", error=str(error))
+                await asyncio.sleep(ROUND_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 # spreads load, no secret
+        finally:
+            self._session.close()
+
+    async def _round(self) -> None:
+        async with self._session.connection("sweep") as connection:
+            await self._wake(connection)
+            if await sweeps.cancel_overdue(connection, BATCH):
+                self._statuses.kick()
+            while await runs.purge_gone(connection, BATCH) >= BATCH:
+                pass
+        if self._session.unbroken_for(self._lease) >= self._lease:
+            await self._mark_expired()
+        await self._recovery.move_all()
+
+    async def _mark_expired(self) -> None:
+        async with self._session.connection("expire") as connection:
+            dead = await workers.mark_expired(connection, BATCH)
+            for worker in dead:
+                await end_sessions(connection, worker)
+        if dead:
+            self._metrics.count(names.LEASE_EXPIRIES, by=len(dead))
+            log.warning("leases ran out, workers marked dead", workers=dead)
+
+    async def _wake(self, connection: Any) -> None:
+        for namespace, pool in set(await sweeps.wake_due(connection, BATCH)):
+            self._metrics.count(names.WAKES, namespace, pool)
+            self._notifier.ready(namespace, pool)
+            self._statuses.kick()

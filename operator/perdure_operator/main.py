@@ -1,0 +1,177 @@
+"""The operator's process: puts the parts together, starts them in order, ends them on SIGTERM.
+
+It never ends because something it needs is away: without Postgres it tries again, without the CRDs it waits, and is
+not ready meanwhile. It ends by itself only for settings that cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+from perdure import __version__
+from perdure.errors import ConfigurationError, MigrationFailed, SchemaOutOfRange
+from perdure.store.migrate import migrate
+from perdure.store.pool import database_url, is_transient
+from perdure.telemetry import names
+from perdure.telemetry.http import HttpServer, exposition, probe
+from perdure.telemetry.logs import configure, get_logger
+from perdure.telemetry.prometheus import Metrics
+
+from perdure_operator.control.database import Database
+from perdure_operator.control.discovery import Discovery
+from perdure_operator.control.leader import Leader, lock_name
+from perdure_operator.control.leading import Leading, Place
+from perdure_operator.control.supervise import supervise
+from perdure_operator.kube.client import Client
+from perdure_operator.probes import STUCK_SECONDS, TRY_SECONDS, Health
+from perdure_operator.settings import OperatorSettings, load
+
+log = get_logger(__name__)
+
+TICK_SECONDS = 0.25
+"""Time between two ticks of the event loop, by which its lag is measured."""
+
+MIGRATE_SECONDS = (0.5, 10.0)
+"""First and longest wait before the schema is tried again."""
+
+STOP_SECONDS = 8.0
+"""Longest end: below the shortest grace period anybody sets; what is unfinished is found by the next leader."""
+
+
+class Operator:
+    """One operator. `run` returns after `stop` was set, or raises what cannot be mended by waiting."""
+
+    def __init__(self, settings: OperatorSettings, url: str, metrics: Metrics | None = None) -> None:
+        self._settings = settings
+        self._url = url
+        self.metrics = metrics or Metrics(names.declared(names.Component.OPERATOR))
+        self.health = Health()
+        self._place = Place(
+            namespaces=settings.namespaces,
+            url=url,
+            access=settings.access(),
+            instance=settings.pod_name,
+            lease=settings.lease_seconds,
+            resync=settings.resync_seconds,
+            defaults=settings.worker_defaults,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set."""
+        self.metrics.set(names.BUILD_INFO, 1, "operator", __version__)
+        servers = [
+            HttpServer({"/metrics": exposition(self.metrics)}, port=self._settings.metrics_port),
+            HttpServer(
+                {
+                    "/startupz": probe(self.health.startup),
+                    "/livez": probe(self.health.alive),
+                    "/readyz": probe(self.health.ready),
+                },
+                port=self._settings.probe_port,
+            ),
+        ]
+        work = asyncio.create_task(self._work(), name="operator")
+        waiter = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait([work, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            waiter.cancel()
+            work.cancel()
+            await asyncio.wait([work, waiter], timeout=STOP_SECONDS)
+            for server in servers:
+                await asyncio.to_thread(server.close)
+            log.info("stopped")
+
+    async def _work(self) -> None:
+        database = Database(self._url, self.metrics)
+        client = Client(self._place.access, self.metrics, user_agent=f"perdure-operator/{__version__}")
+        try:
+            async with client, asyncio.TaskGroup() as group:
+
+                def start(name: str, service: Callable[[], Awaitable[None]]) -> None:
+                    group.create_task(supervise(name, service), name=name)
+
+                start("ticks", self._ticks)
+                self.health.started = True
+                await self._migrate()
+                discovery = Discovery(client, self._served)
+                start("discovery", discovery.run)
+                await discovery.wait()
+                leader = Leader(self._url, lock_name(self._place.namespaces), self.metrics)
+                leading = Leading(self._place, client, database, self.metrics, lambda: leader.leading)
+                self._observe(leading, leader)
+                start("watch", leading.watch.run)
+                start("leader", lambda: leader.run(leading.run))
+        finally:
+            await database.close()
+
+    async def _migrate(self) -> None:
+        """Until the schema is this program's. Says what is in the way, once for each new reason."""
+        wait, longest = MIGRATE_SECONDS
+        said = ""
+        while True:
+            try:
+                applied = await migrate(self._url)
+            except Exception as error:
+                if not is_transient(error) and not isinstance(error, (SchemaOutOfRange, MigrationFailed)):
+                    raise
+                reason = str(error) or type(error).__name__
+                if reason != said:
+                    log.warning("the database is not usable yet", reason=reason)
+                    said = reason
+            else:
+                log.info("the database has this program's schema", applied=applied)
+                self.health.migrated = True
+                return
+            await asyncio.sleep(wait)
+            wait = min(longest, wait * 1.5)
+
+    def _served(self, served: bool) -> None:
+        self.health.served = served
+
+    def _observe(self, leading: Leading, leader: Leader) -> None:
+        for queue, what in ((leading.runs, "the intake"), (leading.pools, "the reconcile of pools")):
+            self.health.watch(what, lambda queue=queue: queue.stuck_for, STUCK_SECONDS)  # type: ignore[misc]
+        self.health.watch(
+            "the comparison of resources and runs",
+            lambda: leading.resync.silent_for if leader.leading else 0.0,
+            TRY_SECONDS + self._settings.resync_seconds,
+        )
+        self.metrics.read_from(names.RESYNC_AGE_SECONDS, lambda: leading.resync.age)
+
+    async def _ticks(self) -> None:
+        while True:
+            due = time.monotonic() + TICK_SECONDS
+            await asyncio.sleep(TICK_SECONDS)
+            self.metrics.observe(names.LOOP_LAG_SECONDS, max(0.0, time.monotonic() - due))
+            self.health.tick()
+
+
+async def serve(settings: OperatorSettings, url: str) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await Operator(settings, url).run(stop)
+
+
+def main() -> int:
+    """Exit code 0 after a signal, 2 for settings that cannot be used."""
+    try:
+        settings = load()
+        url = database_url()
+        settings.access()
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure(settings.log_level)
+    log.info("starting", version=__version__, namespaces=settings.namespaces)
+    asyncio.run(serve(settings, url))
+    return 0

@@ -1,0 +1,1 @@
+"""What the operator decides: pure functions of observed values and a given time. No IO, no clock."""

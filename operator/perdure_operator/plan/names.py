@@ -1,0 +1,29 @@
+"""The names in a sentence: what there is, and which of it was probably meant. Used by `waiting`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+MAX_LISTED = 12
+"""Names that a sentence lists: more are not read."""
+
+
+def listed(names: Iterable[str], *, nothing: str = "none") -> str:
+    """`a, b and 3 more`, sorted, so that equal sets are equal text."""
+    known = sorted(set(names))
+    if not known:
+        return nothing
+    shown = ", ".join(known[:MAX_LISTED])
+    rest = len(known) - MAX_LISTED
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """` (did you mean x?)` when one of the names is close, else nothing. The last dotted part counts as well."""
+    by_last = {known.rsplit(".", 1)[-1]: known for known in sorted(names, reverse=True)}
+    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    if not close:
+        last = difflib.get_close_matches(name.rsplit(".", 1)[-1], sorted(by_last), n=1, cutoff=0.85)
+        close = [by_last[found] for found in last]
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,96 @@
+"""Settings of the operator, from environment variables `PERDURE_OPERATOR_…` (the chart sets them).
+
+Read once by `main`. A value that cannot be read or is out of range stops the process with the variable's name: there
+is one operator and a person beside it, unlike with workers. The database's URL is not here, so it is never printed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import ConfigurationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
+
+from perdure_operator.kube.access import Access, own_namespace
+from perdure_operator.plan.manifests import WorkerDefaults
+
+PREFIX = "PERDURE_OPERATOR_"
+
+
+class OperatorSettings(BaseModel):
+    """Everything that differs between installations."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces whose resources are served, comma-separated. Empty: that of this pod."""
+    worker_database_secret: str = "perdure-database"  # noqa: S105 # a Secret's name
+    """Secret with the URI of Postgres that worker pods read, in their own namespace."""
+    worker_database_secret_key: str = "uri"  # noqa: S105 # a key's name
+    worker_service_account: str = "perdure-worker"
+    lease_seconds: FiniteFloat = Field(30.0, ge=1, le=3600)
+    """Lease of the workers: how long after its last sign of life a worker counts as dead."""
+    resync_seconds: FiniteFloat = Field(300.0, ge=1, le=86400)
+    """Time between two full comparisons of resources and runs."""
+    metrics_port: int = Field(9090, ge=0, le=65535)
+    probe_port: int = Field(8080, ge=0, le=65535)
+    pod_name: str = Field(default_factory=socket.gethostname)
+    log_level: str = "INFO"
+    kube_server: str = ""
+    """URL of the API server, outside a pod; then `kube_ca_file` and `kube_token_file` are needed as well."""
+    kube_ca_file: Path | None = None
+    kube_token_file: Path | None = None
+
+    @field_validator("namespaces", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """A comma-separated text is a list."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @property
+    def worker_defaults(self) -> WorkerDefaults:
+        """What all worker pods of this installation have in common."""
+        return WorkerDefaults(
+            database_secret=self.worker_database_secret,
+            database_key=self.worker_database_secret_key,
+            service_account=self.worker_service_account,
+            lease_seconds=self.lease_seconds,
+        )
+
+    def access(self) -> Access:
+        """Where the API server is. Raises ConfigurationError when nothing says so."""
+        if not self.kube_server:
+            return Access.in_cluster()
+        if self.kube_ca_file is None or self.kube_token_file is None:
+            raise ConfigurationError(f"{PREFIX}KUBE_SERVER needs {PREFIX}KUBE_CA_FILE and {PREFIX}KUBE_TOKEN_FILE")
+        return Access(self.kube_server.rstrip("/"), self.kube_ca_file, self.kube_token_file)
+
+
+def load(env: Mapping[str, str] | None = None) -> OperatorSettings:
+    """Settings from the environment; empty variables count as unset.
+
+    Raises ConfigurationError naming each variable that cannot be used.
+    """
+    source = os.environ if env is None else env
+    given = {name: source.get(PREFIX + name.upper(), "") for name in OperatorSettings.model_fields}
+    try:
+        settings = OperatorSettings.model_validate({name: value for name, value in given.items() if value.strip()})
+    except ValidationError as error:
+        raise ConfigurationError("; ".join(_sentence(detail) for detail in error.errors())) from None
+    if settings.namespaces:
+        return settings
+    own = own_namespace()
+    if own is None:
+        raise ConfigurationError(f"{PREFIX}NAMESPACES is empty and this is no pod: name the namespaces to serve")
+    return settings.model_copy(update={"namespaces": (own,)})
+
+
+def _sentence(detail: Any) -> str:
+    field = str(detail["loc"][0])
+    return f"{PREFIX}{field.upper()}={detail['input']!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}"
