@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -121,6 +122,14 @@ class StepDefinition(Definition):
     def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The recorded input of a call. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
         return encode(self.parameters.record(args, kwargs), self._what)
+
+    def declared_as(self, name: str, options: StepOptions) -> StepDefinition:
+        """The same function as a declared step: recorded under another name, with its own options."""
+        twin = copy(self)
+        twin.name = name
+        twin.options = options
+        twin.policy = options.policy
+        return twin
 
 
 class WorkflowDefinition(Definition):
