@@ -128,11 +128,26 @@ LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 LABEL_MESSAGE = "must be a DNS label: lower-case letters, digits and '-', with a letter or digit at both ends"
 
 
+def is_label(text: str) -> bool:
+    """Whether the text can be a DNS label, its length aside."""
+    return re.fullmatch(LABEL_PATTERN[1:-1], text) is not None
+
+
 def _is_label(text: str) -> str:
-    if not re.fullmatch(LABEL_PATTERN[1:-1], text):
+    if not is_label(text):
         raise ValueError(LABEL_MESSAGE)
     return text
 
+
+def _no_duplicates(names: list[str]) -> list[str]:
+    again = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if again is not None:
+        raise ValueError(f'Duplicate value: "{again}"')
+    return names
+
+
+UNIQUE = AfterValidator(_no_duplicates)
+"""A list of names without duplicates; the schema says so by its list type."""
 
 Label = Annotated[str, Field(min_length=1, max_length=LABEL_MAX), AfterValidator(_is_label)]
 """A name that can be a DNS label and a label value; the rule that says so to the API server stands at the field."""

@@ -47,6 +47,7 @@ def convert(openapi: dict[str, Any]) -> Schema:
     definitions = openapi["definitions"]
     found = _definition(f"{CORE}PodTemplateSpec", definitions, ())
     found["required"] = ["spec"]
+    found["properties"]["spec"]["properties"]["containers"]["minItems"] = 1
     return found
 
 

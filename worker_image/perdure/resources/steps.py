@@ -17,6 +17,7 @@ from perdure.model.retry import RetryPolicy
 from perdure.resources.common import (
     LABEL_MAX,
     REGISTERED_NAME_MAX,
+    UNIQUE,
     Duration,
     Kube,
     Model,
@@ -143,7 +144,7 @@ class Step(Model):
         description="Arguments of the call by name, any JSON values, taken literally. Text that starts with = or "
         "holds ${ or {{ is refused: expressions are not supported yet.",
     )
-    needs: Annotated[list[StepName], Field(max_length=MAX_NEEDS), Kube(unique())] | None = Field(
+    needs: Annotated[list[StepName], Field(max_length=MAX_NEEDS), UNIQUE, Kube(unique())] | None = Field(
         default=None,
         description="Names of steps that must have succeeded before this one starts. Absent: the step above. "
         "Empty list: none, it starts at once.",

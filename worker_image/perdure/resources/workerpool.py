@@ -16,6 +16,7 @@ from perdure.resources.common import (
     LABEL_MESSAGE,
     LABEL_PATTERN,
     POOL_NAME_MAX,
+    UNIQUE,
     Duration,
     InvalidFields,
     Kube,
@@ -23,6 +24,7 @@ from perdure.resources.common import (
     Metadata,
     Model,
     Problem,
+    is_label,
     problems_of,
 )
 from perdure.resources.markers import atomic, default_empty, from_snapshot, merge, rule, unique
@@ -128,7 +130,7 @@ class WorkerPoolSpec(Model):
         description="Python modules that register workflows and steps, imported in this order when a worker starts, "
         "for example orders.flows."
     )
-    queues: Annotated[list[Label], Field(min_length=1, max_length=MAX_QUEUES), Kube(unique())] = Field(
+    queues: Annotated[list[Label], Field(min_length=1, max_length=MAX_QUEUES), UNIQUE, Kube(unique())] = Field(
         default_factory=lambda: ["default"],
         description="Queues that the workers take runs from. Default [default].",
         json_schema_extra={"default": ["default"]},
@@ -178,7 +180,7 @@ class WorkerPoolResource:
     def parse(cls, obj: Mapping[str, Any]) -> Self:
         """Raises `InvalidFields` (an `InvalidResource`) with every problem and its path."""
         metadata = Metadata.parse(obj)
-        if len(metadata.name) > POOL_NAME_MAX:
+        if len(metadata.name) > POOL_NAME_MAX or not is_label(metadata.name):
             raise InvalidFields(KIND, [Problem("metadata.name", NAME_MESSAGE)])
         try:
             spec = WorkerPoolSpec.model_validate(obj.get("spec") or {})
