@@ -24,8 +24,8 @@ format: venv ## put the code into its format
 dev: venv ## the order example on this machine, without a cluster
 	@.venv/bin/perdure dev examples/order/workflow.yaml
 
-bench: venv ## the measures, as a table and benchmarks/results/latest.json
-	@.venv/bin/python -m benchmarks
+bench: venv ## the measures, as a table and benchmarks/results/latest.json; PARTS="local" or "cluster"
+	@PYTHONPATH=hack:. .venv/bin/python -m benchmarks $(PARTS)
 
 generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [local] [cluster]`: take the measures, print them, write them down."""
+"""`make bench PARTS="local cluster"`: take the measures, print them, write them down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = ("local", "cluster")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{' or '.join(PARTS)}; both by default")
     parts = parser.parse_args().parts or PARTS
     found = asyncio.run(_take(parts))

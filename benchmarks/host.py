@@ -115,6 +115,7 @@ async def host() -> AsyncIterator[Host]:
     """Everything up and taken down again."""
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
         folder = Path(name)
+        folder.chmod(0o711)  # started by root, Postgres runs as another user
         with EmbeddedPostgres(folder / "postgres", options=ServerOptions(log=folder / "postgres.log")) as server:
             await migrate.migrate(server.url())
             connection = await pool.connect(server.url(), application_name="perdure-bench")

@@ -104,10 +104,9 @@ def dev(
 @app.command()
 def worker() -> None:
     """Run a worker. It is set up by environment variables PERDURE_…, as the operator sets them in pods."""
-    with readable_errors():
-        from perdure.worker.main import main
+    from perdure.worker.main import run_process
 
-        sys.exit(main())
+    run_process()
 
 
 @app.command()

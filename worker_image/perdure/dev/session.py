@@ -73,6 +73,7 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield kept.resolve()
         return
     with tempfile.TemporaryDirectory(prefix="perdure-dev-") as name:
+        Path(name).chmod(0o711)  # started by root, Postgres runs as another user, who must get to its data
         yield Path(name)
 
 

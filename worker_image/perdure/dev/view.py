@@ -67,12 +67,17 @@ class View:
 
 
 def _lines(name: str, status: Status) -> Iterable[tuple[tuple[str, ...], str]]:
-    yield (name,), _words(name, status.get("phase", "Pending"), status.get("waiting") or _error(status))
+    words = _words(name, status.get("phase", "Pending"), status.get("waiting") or _error(status))
+    ended = "finishedAt" in status
+    if not ended:
+        yield (name,), words
     for step in status.get("steps", []):
         attempts = f"attempt {step['attempts']}" if step.get("attempts", 0) > 1 else ""
         detail = ", ".join(filter(None, (attempts, step.get("waitingFor") or step.get("message"))))
         if step["phase"] not in ("Pending", "NotRun"):
             yield (name, str(step["index"])), _words(f"{name}  {step['name']}", step["phase"], detail)
+    if ended:
+        yield (name,), words
 
 
 def _words(what: str, phase: str, detail: str | None) -> str:
