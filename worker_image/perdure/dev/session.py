@@ -261,7 +261,7 @@ def _unknown(missing: str, manifest: frozenset[str]) -> str:
     kind, _, name = missing.partition(":")
     known = sorted(entry.partition(":")[2] for entry in manifest if entry.startswith(f"{kind}:"))
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if close else "."
     return f"the modules register no {kind} {name}{hint} Registered: {', '.join(known) or 'none'}"
 
 
