@@ -4,20 +4,18 @@ The result is kept outside the tree under a name derived from everything that we
 the right one. Each appears by a rename: an interrupted build leaves nothing that looks finished.
 """
 
-import fcntl
 import functools
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster import versions
-from localcluster.console import Failure, Impossible, duration, run_with_progress, say
+from localcluster.console import Failure, Impossible, duration, exclusively, run_with_progress, say
 from localcluster.settings import Settings
 
 
@@ -85,8 +83,7 @@ def build(settings: Settings, programs: Sequence[Program]) -> None:
         return
     if reason := unavailable(settings, programs):
         raise Impossible(reason)
-    settings.cache.mkdir(parents=True, exist_ok=True)
-    with _exclusively(settings.cache / "build.lock"):
+    with exclusively(settings.cache / "build.lock", "another process is building: waiting for it"):
         todo = missing(settings, programs)  # again: another process may have built them while this one waited
         started = time.monotonic()
         for number, program in enumerate(todo, 1):
@@ -128,9 +125,10 @@ def _build_one(target: Path, program: Program, label: str) -> None:
         return f"{compiled} packages compiled"
 
     # -v names each package as it is compiled: the only sign of progress that Go gives.
-    argv = ["go", "build", "-v", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags()}"]
+    argv = ["go", "build", "-v", "-trimpath", "-buildvcs=false"]
+    stamps = " ".join(f"-X {name}={value}" for name, value in versions.stamps().items())
     run_with_progress(
-        [*argv, "-o", unfinished, program.package],
+        [*argv, f"-ldflags=-s -w {stamps}", "-o", unfinished, program.package],
         label,
         progress=progress,
         cwd=versions.GO_MODULES / program.folder,
@@ -139,27 +137,6 @@ def _build_one(target: Path, program: Program, label: str) -> None:
     )
     unfinished.rename(target / program.name)
     say(f"{label}: done in {duration(time.monotonic() - started)}")
-
-
-def _ldflags() -> str:
-    """Without these a server calls itself v0.0.0, and Helm refuses charts that ask for a version of Kubernetes."""
-    flags = ["-s", "-w"]
-    _, minor, _ = versions.KUBERNETES.removeprefix("v").split(".")
-    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
-        for name, value in (("gitVersion", versions.KUBERNETES), ("gitMajor", "1"), ("gitMinor", minor)):
-            flags.append(f"-X {package}.{name}={value}")
-    return " ".join(flags)
-
-
-@contextmanager
-def _exclusively(path: Path) -> Iterator[None]:
-    with path.open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another process is building: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def tool(settings: Settings, name: str) -> Path:

@@ -1,13 +1,14 @@
 """How the tools here speak: lines with a time on stderr, a sign of life on long work, errors that say what to do."""
 
+import fcntl
 import os
 import selectors
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Long enough to keep a CI log readable, short enough that nobody believes the tool hangs.
@@ -103,3 +104,16 @@ def wait_until(what: str, check: Callable[[], object], *, seconds: float, interv
         if time.monotonic() > deadline:
             raise Failure(f"{what} did not come about within {duration(seconds)}")
         time.sleep(interval)
+
+
+@contextmanager
+def exclusively(path: Path, waiting: str) -> Iterator[None]:
+    """Hold a lock on `path` against other processes; where that takes waiting, `waiting` is said."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(waiting)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

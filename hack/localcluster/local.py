@@ -4,7 +4,6 @@ The node is a set of namespaces with node.py as its first process, much as kind'
 host's side: it builds what is missing, starts the node, waits until the cluster is usable, and removes it.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -13,14 +12,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from localcluster import build, versions
-from localcluster.console import Failure, Impossible, duration, run, say, wait_until
+from localcluster.console import Failure, Impossible, duration, exclusively, run, say, wait_until
 from localcluster.host import Host
 from localcluster.imagetar import write_image
 from localcluster.node import BRIDGE_FILTER, GO
@@ -158,11 +157,9 @@ class LocalCluster:
         self._settings.state.mkdir(parents=True, mode=0o700)
         self._host.take_folders()
         self._host.take_cgroups()
-        # Overlay file systems do not stack: where the cache is on one, as in a container, images are plain copies.
-        file_system = run(["stat", "--file-system", "--format=%T", self._settings.state]).strip()
         self._node.prepare(
             nameservers=reachable_nameservers(),
-            snapshotter="native" if file_system == "overlayfs" else "overlayfs",
+            snapshotter="native" if self._settings.on_overlay() else "overlayfs",
         )
         write_image(self._node.folder / "pause.tar", self._settings.binaries / "pause", versions.PAUSE_IMAGE)
         if not BRIDGE_FILTER.exists():
@@ -257,14 +254,6 @@ class LocalCluster:
         self._kill_node()
         self._host.give_back()
 
-    @contextmanager
-    def _exclusively(self) -> Iterator[None]:
+    def _exclusively(self) -> AbstractContextManager[None]:
         """One `up` or `down` at a time; the lock is kept outside the state, which `down` removes."""
-        self._settings.cache.mkdir(parents=True, exist_ok=True)
-        with (self._settings.cache / "cluster.lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say("another `hack/cluster` is at work: waiting for it")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return exclusively(self._settings.cache / "cluster.lock", "another `hack/cluster` is at work: waiting for it")

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from localcluster import versions
-from localcluster.console import Failure
+from localcluster.console import Failure, run
 
 # Not 10.88 (podman), 10.96 and 10.244 (kubeadm, kind) or 10.42 (k3s): those may be on the machine already.
 SUBNET = IPv4Network("10.203.0.0/16")
@@ -48,6 +48,11 @@ class Settings:
     @property
     def images(self) -> Path:
         return self.cache / "images"
+
+    def on_overlay(self) -> bool:
+        """Whether the cache is on an overlay, as in a container: a second one cannot be laid on top."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        return run(["stat", "--file-system", "--format=%T", self.cache]).strip() == "overlayfs"
 
     @property
     def node_address(self) -> IPv4Address:

@@ -40,9 +40,23 @@ KUBECTL_MINOR = 30
 PAUSE_IMAGE = "localhost/perdure-pause:1"
 
 
+def stamps() -> dict[str, str]:
+    """Values that each program's own build sets by the linker. Unset, a server calls itself v0.0.0, and Helm, which
+    has no cluster to ask while it renders, takes it for Kubernetes 1.20 and refuses charts that ask for a newer one.
+    """
+    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+    helm = "helm.sh/helm/v3"
+    values = {f"{helm}/internal/version.version": HELM, f"{helm}/internal/version.metadata": ""}
+    for package in (f"{helm}/pkg/lint/rules", f"{helm}/pkg/chartutil"):
+        values |= {f"{package}.k8sVersionMajor": major, f"{package}.k8sVersionMinor": minor}
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        values |= {f"{package}.gitVersion": KUBERNETES, f"{package}.gitMajor": major, f"{package}.gitMinor": minor}
+    return values
+
+
 def fingerprint() -> str:
     """Names the folder of built programs: other sources or another processor give another folder."""
-    digest = hashlib.sha256(platform.machine().encode())
+    digest = hashlib.sha256(f"{platform.machine()} {stamps()}".encode())
     for path in sorted(GO_MODULES.rglob("*")):
         if path.is_file():
             digest.update(path.relative_to(GO_MODULES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
