@@ -67,7 +67,7 @@ class StatusWriter:
             self._metrics.count(names.STATUS_WRITES, "error")
             raise
         except ApiRefused as error:
-            outcome = _outcome(error)
+            outcome = outcome_of(error)
             self._metrics.count(names.STATUS_WRITES, "refused" if outcome is None else outcome.value)
             if outcome is None:
                 raise
@@ -77,9 +77,9 @@ class StatusWriter:
         return Written.OK
 
 
-def _outcome(error: ApiRefused) -> Written | None:
+def outcome_of(error: ApiRefused) -> Written | None:
     """What a refusal means; None when it is a refusal of the content."""
-    if error.status == 404:
+    if error.object_missing:
         return Written.GONE
     if error.status == 422 and REVISION_FIELD in error.causes:
         return Written.NEWER

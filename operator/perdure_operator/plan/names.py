@@ -20,10 +20,12 @@ def listed(names: Iterable[str], *, nothing: str = "none") -> str:
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
-    """` (did you mean x?)` when one of the names is close, else nothing. The last dotted part counts as well."""
-    by_last = {known.rsplit(".", 1)[-1]: known for known in sorted(names, reverse=True)}
-    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
-    if not close:
-        last = difflib.get_close_matches(name.rsplit(".", 1)[-1], sorted(by_last), n=1, cutoff=0.85)
-        close = [by_last[found] for found in last]
-    return f" (did you mean {close[0]}?)" if close else ""
+    """` (did you mean x?)` when one of the names is close, else nothing. Case does not count; the last dotted part
+    alone may be what is close."""
+    whole = {known.lower(): known for known in sorted(names, reverse=True)}
+    last = {known.lower().rsplit(".", 1)[-1]: known for known in sorted(names, reverse=True)}
+    for meant, known, cutoff in ((name.lower(), whole, 0.75), (name.lower().rsplit(".", 1)[-1], last, 0.85)):
+        close = difflib.get_close_matches(meant, sorted(known), n=1, cutoff=cutoff)
+        if close:
+            return f" (did you mean {known[close[0]]}?)"
+    return ""

@@ -84,7 +84,8 @@ def current(
     wish = _clamp(needed(backlog, limits), limits)
     have = replicas or 0
     busy_at = now if backlog.awake or memory.busy_at is None else memory.busy_at
-    recent = _recent(memory, now, limits.stabilisation) or ((now, have),)
+    first = memory.busy_at is None
+    recent = ((now, have),) if first else _recent(memory, now, limits.stabilisation)
     remembered = Memory((*recent, (now, wish)), busy_at)
     if wish >= have:
         return Decision(wish, remembered, _why(backlog, wish, limits))
