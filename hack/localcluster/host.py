@@ -15,7 +15,6 @@ from pathlib import Path
 
 from localcluster.console import Failure, run, wait_until
 from localcluster.node import HIDDEN, UPLINK
-from localcluster.nodeconfig import CGROUP
 from localcluster.settings import Settings
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -60,7 +59,7 @@ class Host:
             if (hierarchy / "cgroup.clone_children").exists():
                 # A new cpuset cgroup is unusable until it names processors and memory; this copies the parent's.
                 (hierarchy / "cgroup.clone_children").write_text("1")
-            (hierarchy / CGROUP.strip("/")).mkdir(exist_ok=True)
+            (hierarchy / self._settings.cgroup).mkdir(exist_ok=True)
 
     def connect(self, node_pid: int) -> None:
         """Lay the cable between host and node, and let pods out through the host."""
@@ -86,7 +85,7 @@ class Host:
         if "forwarding" in notes:
             FORWARDING.write_text(notes["forwarding"])
         for hierarchy in _hierarchies():
-            _remove_cgroup(hierarchy / CGROUP.strip("/"))
+            _remove_cgroup(hierarchy / self._settings.cgroup)
         self._unmount_leftovers()
         for folder in notes.get("folders", ()):
             with suppress(OSError):  # somebody else uses it by now

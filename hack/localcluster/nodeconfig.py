@@ -19,8 +19,6 @@ NODE_NAME = "perdure-local"
 # Inside the node's own network namespace, so it cannot meet another one of the name.
 BRIDGE = "cni0"
 DNS_READY_PORT = 8181
-# A cgroup of its own in every hierarchy: what is in it is ours, whoever its parent process is by then.
-CGROUP = "/perdure"
 # Debian's place for the standard network plugins, then everyone else's.
 CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 # The kernel's limit is 108 bytes for the path of a socket, one of which ends the string.
@@ -174,7 +172,7 @@ state = "{self.folder}/containerd/state"
             },
             "authorization": {"mode": "Webhook"},
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": CGROUP,
+            "cgroupRoot": f"/{self.settings.cgroup}",
             "clusterDomain": "cluster.local",
             "clusterDNS": [str(self.settings.node_address)],
             "containerRuntimeEndpoint": f"unix://{self.socket}",

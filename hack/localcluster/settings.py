@@ -55,6 +55,11 @@ class Settings:
         return run(["stat", "--file-system", "--format=%T", self.cache]).strip() == "overlayfs"
 
     @property
+    def cgroup(self) -> str:
+        """A cgroup of its own in every hierarchy: what is in it is ours, whoever its parent process is by then."""
+        return self.link
+
+    @property
     def node_address(self) -> IPv4Address:
         """The node, its API server and its DNS, for pods and for the host."""
         return self.subnet[1]
