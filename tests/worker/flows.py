@@ -1,0 +1,197 @@
+"""Workflows for the tests of the worker. Their side effects are rows in the test's database, so that processes that
+are killed leave a trace: `effects` (what a body did) and `gates` (what a body waits for)."""
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import asyncpg
+import perdure
+from perdure.store.pool import database_url
+
+TABLES = """
+CREATE TABLE public.effects (
+    number bigserial PRIMARY KEY, run text NOT NULL, step integer NOT NULL, label text NOT NULL, what text NOT NULL,
+    pid integer NOT NULL);
+CREATE TABLE public.gates (name text PRIMARY KEY);
+"""
+
+IS_OPEN = "SELECT true FROM public.gates WHERE name = $1"
+GATE_SECONDS = 0.02
+
+
+async def _connection() -> "asyncpg.Connection[Any]":
+    return await asyncpg.connect(database_url(), server_settings={"application_name": "effects"})
+
+
+async def effect(what: str, label: str) -> None:
+    step = perdure.current().step
+    assert step is not None
+    connection = await _connection()
+    try:
+        await connection.execute(
+            "INSERT INTO public.effects (run, step, label, what, pid) VALUES ($1, $2, $3, $4, $5)",
+            perdure.current().run_id,
+            step.index,
+            label,
+            what,
+            os.getpid(),
+        )
+    finally:
+        await connection.close()
+
+
+async def gate(name: str) -> None:
+    """Until the test opens the gate. The database may come and go meanwhile."""
+    while True:
+        try:
+            connection = await _connection()
+            try:
+                while not await connection.fetchval(IS_OPEN, name):  # noqa: ASYNC110 - another process opens it
+                    await asyncio.sleep(GATE_SECONDS)
+            finally:
+                await connection.close()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await asyncio.sleep(GATE_SECONDS)
+        else:
+            return
+
+
+@perdure.step
+async def nothing(number: int) -> int:
+    return number
+
+
+@perdure.step
+async def note(label: str) -> str:
+    await effect("done", label)
+    return label
+
+
+@perdure.step
+async def gated(label: str, name: str) -> str:
+    await effect("begun", label)
+    await gate(name)
+    await effect("ended", label)
+    return label
+
+
+@perdure.step
+def blocking(label: str, seconds: float) -> str:
+    time.sleep(seconds)
+    return label
+
+
+@perdure.step
+async def stuck(label: str, seconds: float) -> str:
+    """An author's mistake: it blocks the loop."""
+    await effect("begun", label)
+    time.sleep(seconds)  # noqa: ASYNC251 - the mistake
+    await effect("ended", label)
+    return label
+
+
+@perdure.step
+async def failing(message: str) -> None:
+    raise ValueError(message)
+
+
+@perdure.step
+async def opaque() -> Any:
+    return object()
+
+
+@perdure.step
+async def returning(text: str, times: int) -> str:
+    return text * times
+
+
+@perdure.step(max_attempts=3, interval=0.01)
+async def flaky(label: str) -> str:
+    await effect("tried", label)
+    step = perdure.current().step
+    assert step is not None
+    if step.attempt < 3:
+        raise ConnectionError(f"attempt {step.attempt}")
+    return label
+
+
+@perdure.step(max_attempts=2, interval=1.5)
+async def slow_retry(label: str) -> str:
+    await effect("tried", label)
+    step = perdure.current().step
+    assert step is not None
+    if step.attempt < 2:
+        raise ConnectionError("not yet")
+    return label
+
+
+@perdure.workflow(name="t.no_op")
+async def no_op(steps: int) -> int:
+    for number in range(steps):
+        await nothing(number)
+    return steps
+
+
+@perdure.workflow(name="t.notes")
+async def notes(labels: list[str]) -> list[str]:
+    return [await note(label) for label in labels]
+
+
+@perdure.workflow(name="t.gated")
+async def through_a_gate(name: str) -> list[str]:
+    return [await note("before"), await gated("at", name), await note("after")]
+
+
+@perdure.workflow(name="t.gated_twice")
+async def through_two_gates(first: str, second: str) -> list[str]:
+    return [await gated("one", first), await gated("two", second), await note("after")]
+
+
+@perdure.workflow(name="t.sync")
+async def sync(seconds: float) -> str:
+    return await blocking("sync", seconds)
+
+
+@perdure.workflow(name="t.stuck")
+async def loop_blocker(seconds: float) -> list[str]:
+    return [await note("before"), await stuck("at", seconds), await note("after")]
+
+
+@perdure.workflow(name="t.fails")
+async def fails(message: str) -> None:
+    await failing(message)
+
+
+@perdure.workflow(name="t.opaque")
+async def unserialisable() -> Any:
+    return await opaque()
+
+
+@perdure.workflow(name="t.returns")
+async def returns(text: str, times: int = 1) -> str:
+    return await returning(text, times)
+
+
+@perdure.workflow(name="t.flaky")
+async def retried() -> str:
+    return await flaky("flaky")
+
+
+@perdure.workflow(name="t.slow_retry")
+async def retried_slowly() -> str:
+    return await slow_retry("slow")
+
+
+@perdure.workflow(name="t.many_at_once")
+async def many_at_once(count: int) -> int:
+    return len(await asyncio.gather(*(nothing(number) for number in range(count))))
+
+
+@perdure.workflow(name="t.suspended_body")
+async def suspended_body(name: str) -> str:
+    """Waits in the body, not in a step."""
+    await note("before")
+    await gate(name)
+    return await note("after")

@@ -1,0 +1,164 @@
+"""The heartbeat: extends this worker's lease from a thread, loop and connection of its own.
+
+A beat is sent only after the worker's loop has answered a ping: a worker whose loop is stuck must lose its runs, not
+keep them for ever. Each beat brings back the runs this worker owns, which `session` compares with those it runs.
+Keeps rule R13's clock (`LocalLease`, from the send of the last success), and ends the process when, at twice the
+lease without success, bodies still run that nobody could stop: a successor has the runs by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from perdure.model.rows import OwnedRun
+from perdure.store import workers as store
+from perdure.store.pool import is_transient
+from perdure.telemetry import names
+from perdure.telemetry.logs import get_logger
+from perdure.telemetry.prometheus import Metrics
+from perdure.worker.lease import LocalLease, lease_clock
+from perdure.worker.link import Link
+from perdure.worker.service import backoff
+
+log = get_logger(__name__)
+
+BEATS_PER_LEASE = 3
+"""Beats in the time of a lease: two may be lost without harm."""
+
+GIVE_UP_LEASES = 2
+"""Leases without a success after which this registration counts as lost, whatever the database says later."""
+
+EXIT_CODE = 75
+"""Exit code when the process ends itself (EX_TEMPFAIL: starting again is right)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Who hears what the beater learns. All but `bodies` and `exit_process` are called on the worker's loop."""
+
+    pong: Callable[[], int]
+    """Answers the ping with a stamp that comes back with the beat's rows."""
+    rows: Callable[[int, Sequence[OwnedRun]], None]
+    """The rows this worker owned when the beat with that stamp was answered."""
+    dead: Callable[[str], None]
+    """This registration is lost; the sentence says how that was found out."""
+    bodies: Callable[[], int]
+    """Bodies that still execute. Called from the beater's thread."""
+    exit_process: Callable[[int], None]
+    """Ends the process at once. Called from the beater's thread."""
+
+
+class Beater:
+    """The heartbeat of one registration."""
+
+    def __init__(self, url: str, worker_id: str, lease: LocalLease, heard: Heard, metrics: Metrics) -> None:
+        self._url = url
+        self._worker_id = worker_id
+        self._lease = lease
+        self._heard = heard
+        self._metrics = metrics
+        self._interval = lease.seconds / BEATS_PER_LEASE
+        self._worker_loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._thread_main, name="perdure-beater", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = threading.Event()
+        self._stop: asyncio.Event | None = None
+
+    def start(self) -> None:
+        """Begin to beat; the registration counted as the first beat."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End. Returns when the thread has ended; the lease is left to run out or be given up by others."""
+        self._stopping.set()
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    # -- in the thread
+
+    def _thread_main(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._stopping.is_set():
+            return
+        link = Link(self._url, application_name=self._worker_id, statement_timeout=self._interval)
+        tasks = [asyncio.create_task(self._beat_on(link)), asyncio.create_task(self._watch_lease())]
+        await asyncio.wait([*tasks, stop := asyncio.create_task(self._stop.wait())], return_when="FIRST_COMPLETED")
+        for task in (*tasks, stop):
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, stop, return_exceptions=True)
+        await link.close()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _beat_on(self, link: Link) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(self._interval if not failures else min(self._interval, backoff(failures)))
+            stamp = await self._ping()
+            if stamp is None:
+                self._metrics.count(names.BEATS_SKIPPED)
+                log.warning("no beat: the event loop did not answer", seconds=self._interval, worker=self._worker_id)
+                continue
+            sent_at = lease_clock()
+            try:
+                rows = await link.call(store.beat, self._worker_id, self._lease.seconds)
+            except Exception as error:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    report = log.warning if is_transient(error) else log.error
+                    report("a beat failed", error=error, failures=failures, lease_age=round(self._lease.age(), 1))
+                continue
+            failures = 0
+            if rows is None:
+                self._tell(self._heard.dead, "another process has marked it dead: its lease had run out")
+                return
+            self._lease.extend(sent_at)
+            self._tell(self._heard.rows, stamp, rows)
+
+    async def _ping(self) -> int | None:
+        """The worker's stamp, None when its loop does not answer within a beat."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+
+        def arrive(stamp: int) -> None:
+            if not answer.done():
+                answer.set_result(stamp)
+
+        def on_worker_loop() -> None:
+            stamp = self._heard.pong()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(arrive, stamp)
+
+        try:
+            self._worker_loop.call_soon_threadsafe(on_worker_loop)
+            return await asyncio.wait_for(answer, self._interval)
+        except TimeoutError:
+            return None
+
+    async def _watch_lease(self) -> None:
+        """After two leases without success: have every body stopped; end the process if one does not stop."""
+        limit = GIVE_UP_LEASES * self._lease.seconds
+        while (left := limit - self._lease.age()) > 0:  # noqa: ASYNC110 - time is what it waits for
+            await asyncio.sleep(left)
+        self._tell(self._heard.dead, f"no beat succeeded for {limit:g} s")
+        await asyncio.sleep(self._interval)
+        bodies = self._heard.bodies()
+        if bodies:
+            log.critical("the lease is long lost and bodies do not stop: ending the process", bodies=bodies)
+            self._heard.exit_process(EXIT_CODE)
+
+    def _tell(self, listener: Callable[..., None], *arguments: object) -> None:
+        if not self._worker_loop.is_closed():
+            self._worker_loop.call_soon_threadsafe(listener, *arguments)

@@ -1,0 +1,224 @@
+"""The journal: the only way by which a run's steps and its ending become durable.
+
+It gathers what all runs want written in one turn of the loop and writes it as one statement on a few connections.
+Each run always uses the same connection, one statement at a time (rule R14). Called by `runner` and, through the
+`StepLog` it implements, by the engine.
+
+Promises: `start` returns only when the step and everything before it is committed; a recorded outcome is written
+with the next start, with the ending, or alone after `HOLD_SECONDS`; nothing is given up while the lease may hold, and
+sending again is harmless (rules R1 to R3); ownership lost is told once; data that Postgres refuses fails its own run
+and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.errors import EncodingFailed, OwnershipLost
+from perdure.model.outcome import Ending, ErrorRecord, Failed
+from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
+from perdure.model.states import RunStatus, StepStatus
+from perdure.telemetry import names
+from perdure.telemetry.prometheus import Metrics
+from perdure.worker.batch import Entry, Settled, stops
+from perdure.worker.lane import Lane
+from perdure.worker.lease import LocalLease
+from perdure.worker.link import Link
+
+HOLD_SECONDS = 0.002
+"""How long a finish waits for the next start to travel with: a body needs less between two steps."""
+
+MAX_PENDING_BYTES = 64 * 1024 * 1024
+"""Bytes waiting to be written before new steps are held back: an eighth of a small pod's memory."""
+
+MAX_PENDING_ROWS = 20_000
+"""Rows waiting to be written before new steps are held back: several seconds of a healthy database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who hears what the journal learns about one run. All are called on the worker's loop."""
+
+    lost: Callable[[], None]
+    """The fence has moved on. Called at most once."""
+    refused: Callable[[], None]
+    """The database refuses the run's data; `RunJournal.refused` says why. Called at most once."""
+    flags: Callable[[OwnedFlags], None]
+    """A cancel or suspend came back with a write."""
+    committed: Callable[[RunStatus | None], None] | None = None
+    """Something was committed; with the new status when it was the ending."""
+
+
+class RunJournal:
+    """Writes of one claim of one run: the engine's `StepLog`, and the ending."""
+
+    def __init__(self, journal: Journal, run: ClaimedRun, observer: Observer) -> None:
+        self.run = run
+        self.run_id = run.id
+        self.fence = run.fence
+        self.observer = observer
+        self.lost = False
+        self.refused: ErrorRecord | None = None
+        self._journal = journal
+        self._lane = journal.lane_of(run.id)
+        self._closed = False
+        self._started_at: dict[int, float] = {}
+
+    async def start(self, write: StepWrite) -> OwnedFlags:
+        """See `StepLog.start`."""
+        while self._journal.full and not self.lost:
+            await self._journal.room()
+        self._check()
+        answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
+        self._lane.add_step(self, write, due=0.0, waiter=answer)
+        flags = await answer
+        self._started_at[write.index] = time.monotonic()
+        return flags
+
+    def record(self, write: StepWrite) -> None:
+        """See `StepLog.record`. Dropped when the run is no longer ours."""
+        if self.lost or self._closed or self.refused is not None:
+            return
+        self._lane.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
+        self._measure(write)
+
+    def admitted(self) -> bool:
+        """See `StepLog.admitted` (rule R13)."""
+        return not self.lost and not self._closed and self.refused is None and self._journal.lease.holds()
+
+    async def end(self, ending: Ending) -> Settled:
+        """Write the ending, with everything of the run that is still pending. Nothing is recorded after it.
+
+        Durable on return. Raises OwnershipLost when the run has another owner.
+        """
+        if self.lost:
+            raise OwnershipLost
+        self._closed = True
+        answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._lane.add_ending(self, ending, waiter=answer)
+        return await answer
+
+    # -- answers, called by the lane
+
+    def acknowledged(self, entry: Entry, flags: OwnedFlags, ended: RunStatus | None) -> None:
+        """The entry is committed."""
+        for waiter in entry.starts:
+            if not waiter.done():
+                waiter.set_result(flags)
+        if entry.settled is not None and not entry.settled.done():
+            entry.settled.set_result(Settled(ended, flags))
+        if self.observer.committed is not None:
+            self.observer.committed(ended)
+        if entry.ending is None and stops(flags):
+            self.observer.flags(flags)
+
+    def not_owned(self, entries: Iterable[Entry], *, tell: bool = True) -> None:
+        """The fence moved on. These entries are dropped, later calls raise; the observer hears it once."""
+        first, self.lost = not self.lost, True
+        for entry in entries:
+            _give_up(entry, OwnershipLost)
+        if first and tell:
+            self.observer.lost()
+
+    def bad_data(self, entry: Entry, message: str) -> None:
+        """Postgres refuses what the entry holds: the run fails with that message instead."""
+        repeated = self.refused is not None and entry.ending == Failed(self.refused)
+        if repeated:
+            # Our own sentence is refused as well: leave the row to whoever claims it next.
+            self.not_owned([entry])
+            return
+        if self.refused is None:
+            self.refused = ErrorRecord(type=EncodingFailed.__name__, message=message, code=EncodingFailed.code)
+        if entry.ending is not None:
+            self._lane.add_ending(self, Failed(self.refused), waiter=entry.settled)
+            return
+        _give_up(entry, lambda: EncodingFailed(message))
+        self.observer.refused()
+
+    def _check(self) -> None:
+        if self.lost or self._closed:
+            raise OwnershipLost
+        if self.refused is not None:
+            raise EncodingFailed(self.refused.message)
+
+    def _measure(self, write: StepWrite) -> None:
+        started = self._started_at.pop(write.index, None)
+        outcome = _OUTCOMES.get(write.status)
+        if outcome is None:
+            return
+        metrics = self._journal.metrics
+        metrics.count(names.STEPS, self.run.workflow, write.name, outcome)
+        if started is not None:
+            metrics.observe(names.STEP_SECONDS, time.monotonic() - started, self.run.workflow, write.name)
+
+
+def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
+    waiters: list[asyncio.Future[Any]] = [*entry.starts, *([entry.settled] if entry.settled is not None else [])]
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error())
+
+
+_OUTCOMES = {StepStatus.SUCCEEDED: "succeeded", StepStatus.FAILED: "failed", StepStatus.RETRYING: "retrying"}
+
+
+class Journal:
+    """The journal of one registration. `links` are its own connections."""
+
+    def __init__(self, worker_id: str, links: Sequence[Link], lease: LocalLease, metrics: Metrics) -> None:
+        self.lease = lease
+        self.metrics = metrics
+        self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
+        self._rows = 0
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        metrics.read_from(names.JOURNAL_PENDING_ROWS, lambda: float(self._rows))
+
+    def open(self, run: ClaimedRun, observer: Observer) -> RunJournal:
+        """The journal of one claimed run."""
+        return RunJournal(self, run, observer)
+
+    def start(self) -> None:
+        """Begin to write."""
+        for lane in self._lanes:
+            lane.start()
+
+    async def stop(self) -> None:
+        """End. What is pending is dropped and its waiters hear OwnershipLost: flush by ending every run before."""
+        self.abandon()
+        for lane in self._lanes:
+            await lane.stop()
+
+    def abandon(self) -> None:
+        """The registration is lost: drop everything, write nothing more. Every run with something pending hears it."""
+        for lane in self._lanes:
+            lane.abandon()
+
+    # -- back-pressure
+
+    @property
+    def full(self) -> bool:
+        """Whether new steps have to wait for what is pending."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+        await self._room.wait()
+
+    def account(self, rows: int, size: int) -> None:
+        """Called by the lanes: so much more (or less) is pending."""
+        self._rows += rows
+        self._bytes += size
+        if self._rows > MAX_PENDING_ROWS or self._bytes > MAX_PENDING_BYTES:
+            self._room.clear()
+        elif self.full and self._rows <= MAX_PENDING_ROWS // 2 and self._bytes <= MAX_PENDING_BYTES // 2:
+            self._room.set()
+
+    def lane_of(self, run_id: str) -> Lane:
+        """Always the same connection for one run (rule R14)."""
+        return self._lanes[hash(run_id) % len(self._lanes)]

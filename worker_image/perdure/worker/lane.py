@@ -1,0 +1,315 @@
+"""One connection of the journal: gathers, sends one statement at a time, deals with every way in which it can fail.
+
+Used by `journal` only. A failed statement's entries go back in front of what was added since and are sent again with
+the same sequence numbers, which is harmless (rule R3); how long and in what company depends on the error:
+
+| error | what happens |
+|---|---|
+| a value cannot be stored (classes 22, 23, 54, or the client cannot encode it) | halves, until the culprit is alone |
+| a lock or the statement took too long | halves, so that one locked run does not hold up the others |
+| no connection, no answer, server stops, deadlock | all again after a pause, outcome of the first unknown |
+| anything else (a schema that does not fit, a bug) | the same, and said as an error each time |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from perdure.model.outcome import Ending
+from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.store import journal as store
+from perdure.store.pool import is_bad_row, is_transient
+from perdure.telemetry import names
+from perdure.telemetry.logs import get_logger
+from perdure.worker.ambiguous import ended_by_us
+from perdure.worker.batch import Entry, Settled, describe, halves, next_due, row_count, take
+from perdure.worker.link import Link
+from perdure.worker.service import Service, backoff
+
+if TYPE_CHECKING:
+    from perdure.worker.journal import Journal, RunJournal
+
+log = get_logger(__name__)
+
+GATHER_TURNS = 1
+"""Turns of the loop to wait for company once something is due: a body that was just answered is back in one."""
+
+RETRY_FIRST = 0.05
+"""Seconds before the first repetition: a connection that was cut can be had again at once."""
+
+RETRY_LONGEST = 2.0
+"""Longest pause: a database that is back is found within it."""
+
+LEASE_CHECK = 0.05
+"""Seconds between looks at a lease that does not hold now (rule R13: results are not sent without it)."""
+
+TOO_SLOW = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError)
+
+MESSAGE_LIMIT = 1000
+"""Characters of Postgres' message that go into the run's error."""
+
+Batch = dict["RunJournal", Entry]
+
+
+class Lane(Service):
+    """See the module. `number` only tells the lanes apart in the logs."""
+
+    name = "journal"
+
+    def __init__(self, journal: Journal, worker_id: str, link: Link, number: int) -> None:
+        super().__init__()
+        self._journal = journal
+        self._worker_id = worker_id
+        self._link = link
+        self._number = number
+        self._pending: Batch = {}
+        self._flight: Batch = {}
+        self._abandoned = False
+        self._failures = 0
+        self._not_before = 0.0
+        self._wake: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- what runs want written
+
+    def add_step(
+        self, owner: RunJournal, write: StepWrite, *, due: float, waiter: asyncio.Future[OwnedFlags] | None
+    ) -> None:
+        """Queue one write; `waiter` hears when it is durable."""
+        entry = self._entry(owner, due)
+        before = (row_count([entry]), entry.bytes)
+        entry.add(write)
+        if waiter is not None:
+            entry.starts.append(waiter)
+        self._account(entry, before)
+        self._queued(owner, entry, due)
+
+    def add_ending(self, owner: RunJournal, ending: Ending, *, waiter: asyncio.Future[Settled] | None) -> None:
+        """Queue the ending; `waiter` hears what became of it."""
+        entry = self._entry(owner, 0.0)
+        before = (row_count([entry]), entry.bytes)
+        entry.ending, entry.settled = ending, waiter
+        self._account(entry, before)
+        self._queued(owner, entry, 0.0)
+
+    def abandon(self) -> None:
+        """Drop everything; nothing is sent from now on."""
+        self._abandoned = True
+        for owner, entry in [*self._flight.items(), *self._pending.items()]:
+            self._account_gone(entry)
+            owner.not_owned([entry], tell=False)
+        self._flight.clear()
+        self._pending.clear()
+
+    def _entry(self, owner: RunJournal, due: float) -> Entry:
+        entry = self._pending.get(owner)
+        if entry is None:
+            entry = self._pending[owner] = Entry(due)
+            self._journal.account(row_count([entry]), entry.bytes)
+        return entry
+
+    def _account(self, entry: Entry, before: tuple[int, int]) -> None:
+        self._journal.account(entry.rows - before[0], entry.bytes - before[1])
+
+    def _account_gone(self, entry: Entry) -> None:
+        self._journal.account(-entry.rows, -entry.bytes)
+
+    def _leave(self, owner: RunJournal, entry: Entry) -> None:
+        """The entry was answered."""
+        self._flight.pop(owner, None)
+        self._account_gone(entry)
+
+    def _queued(self, owner: RunJournal, entry: Entry, due: float) -> None:
+        if self._abandoned:
+            self._pending.pop(owner, None)
+            self._account_gone(entry)
+            owner.not_owned([entry], tell=False)
+            return
+        if due < entry.due and not entry.failures:
+            entry.due = due
+        self._kick_at(max(entry.due, self._not_before))
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Send what is due, for ever."""
+        while True:
+            await self._until_due()
+            for _ in range(GATHER_TURNS):
+                await asyncio.sleep(0)
+            self._flight = take(self._pending, time.monotonic())
+            if self._flight:
+                await self._send(dict(self._flight))
+
+    async def _until_due(self) -> None:
+        while (due := self._next_due()) is None or due > time.monotonic():
+            self._wake = asyncio.get_running_loop().create_future()
+            if due is not None:
+                self._kick_at(due)
+            await self._wake
+
+    def _next_due(self) -> float | None:
+        due = next_due(self._pending)
+        return None if due is None else max(due, self._not_before)
+
+    def _kick_at(self, due: float) -> None:
+        delay = due - time.monotonic()
+        if delay <= 0:
+            self._kick()
+        elif self._wake is not None and not self._wake.done():
+            loop = asyncio.get_running_loop()
+            if self._timer is None or self._timer.cancelled() or self._timer.when() > loop.time() + delay:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = loop.call_later(delay, self._kick)
+
+    def _kick(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # -- one statement
+
+    async def _send(self, batch: Batch) -> None:
+        await self._lease_holds()
+        started = time.monotonic()
+        try:
+            writes = [
+                store.RunWrites(
+                    run_id=owner.run_id,
+                    fence=owner.fence,
+                    steps=tuple(entry.steps.values()),
+                    ending=entry.ending,
+                    wake_seq=owner.run.wake_seq,
+                )
+                for owner, entry in sorted(batch.items(), key=lambda item: item[0].run_id)
+            ]
+            acks = await self._link.call(store.commit, self._worker_id, writes)
+        except Exception as error:
+            await self._failed(batch, error)
+        else:
+            self._failures = 0
+            self._journal.metrics.observe(names.JOURNAL_FLUSH_SECONDS, time.monotonic() - started)
+            self._journal.metrics.observe(names.JOURNAL_FLUSH_ROWS, row_count(batch.values()))
+            await self._answered(batch, acks)
+
+    async def _lease_holds(self) -> None:
+        while not self._journal.lease.holds():  # noqa: ASYNC110 - another thread renews it
+            await asyncio.sleep(LEASE_CHECK)
+
+    async def _answered(self, batch: Batch, acks: Mapping[str, store.Ack]) -> None:
+        doubtful: Batch = {}
+        for owner, entry in batch.items():
+            ack = acks.get(owner.run_id)
+            if self._abandoned:
+                return
+            if ack is not None and ack.owned and ack.flags is not None:
+                self._leave(owner, entry)
+                owner.acknowledged(entry, ack.flags, ack.ended)
+            elif entry.uncertain and entry.ending is not None:
+                doubtful[owner] = entry
+            else:
+                self._lost(owner, entry)
+        for owner, entry in doubtful.items():
+            await self._resolve(owner, entry)
+
+    async def _resolve(self, owner: RunJournal, entry: Entry) -> None:
+        """An ending sent twice was not accepted: either the first copy ended the run, or somebody else has it."""
+        try:
+            status = await ended_by_us(self._link, self._worker_id, owner.run_id, owner.fence)
+        except Exception as error:
+            self._again({owner: entry}, error)
+            return
+        if self._abandoned:
+            return
+        if status is None:
+            self._lost(owner, entry)
+        else:
+            self._leave(owner, entry)
+            owner.acknowledged(entry, OwnedFlags(cancel_mode=None, suspended=False, wake_seq=0), status)
+
+    def _lost(self, owner: RunJournal, entry: Entry) -> None:
+        self._leave(owner, entry)
+        entries = [entry]
+        newer = self._pending.pop(owner, None)
+        if newer is not None:
+            self._account_gone(newer)
+            entries.append(newer)
+        owner.not_owned(entries)
+
+    # -- failures
+
+    async def _failed(self, batch: Batch, error: Exception) -> None:
+        if self._abandoned:
+            return
+        bad, slow = is_bad_row(error), isinstance(error, TOO_SLOW)
+        if (bad or slow) and len(batch) > 1:
+            self._count("split", len(batch))
+            for half in halves(batch):
+                if not self._abandoned:
+                    await self._send(half)
+        elif bad:
+            for owner, entry in batch.items():
+                self._leave(owner, entry)
+                message = f"Postgres refuses {describe(entry)}: {str(error)[:MESSAGE_LIMIT]}"
+                newer = self._pending.pop(owner, None)
+                if newer is not None:
+                    self._account_gone(newer)
+                    entry.absorb(newer)
+                log.error("the data of a run cannot be stored", run_id=owner.run_id, error=message)
+                owner.bad_data(entry, message)
+        else:
+            self._again(batch, error)
+
+    def _again(self, batch: Batch, error: Exception) -> None:
+        self._failures += 1
+        pause = backoff(self._failures, first=RETRY_FIRST, longest=RETRY_LONGEST)
+        reason = _reason(error)
+        self._count(reason, len(batch))
+        if self._failures & (self._failures - 1) == 0:
+            # At the first failure, and then at each power of two: an outage fills no log.
+            report = log.warning if is_transient(error) else log.error
+            report(
+                "the journal could not write and tries again",
+                reason=reason,
+                error=error,
+                runs=len(batch),
+                failures=self._failures,
+                pause_seconds=round(pause, 3),
+            )
+        again_at = time.monotonic() + pause
+        alone = reason == "timeout" and len(batch) == 1
+        if not alone:
+            # With the connection gone nothing else can be sent either; a locked run holds up only itself.
+            self._not_before = again_at
+        again: Batch = {}
+        for owner, entry in batch.items():
+            self._flight.pop(owner, None)
+            newer = self._pending.pop(owner, None)
+            if newer is not None:
+                before = (entry.rows + newer.rows, entry.bytes + newer.bytes)
+                entry.absorb(newer)
+                self._account(entry, before)
+            entry.failures += 1
+            entry.uncertain = True
+            entry.due = again_at
+            again[owner] = entry
+        self._pending = {**again, **self._pending}
+
+    def _count(self, reason: str, runs: int) -> None:
+        self._journal.metrics.count(names.JOURNAL_RETRIES, reason, by=runs)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TOO_SLOW):
+        return "timeout"
+    if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError):
+        return "contention"
+    return "connection" if is_transient(error) else "other"

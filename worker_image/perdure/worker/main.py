@@ -1,0 +1,148 @@
+"""The process: settings → logs → probes → modules → worker, and what signals mean. The only composition root.
+
+`python -m perdure.worker` and `perdure worker` call `main`. Signal handlers stand before any user code is imported:
+process 1 of a container ignores what has no handler, and imports may take minutes. First SIGTERM or SIGINT: drain;
+second: give everything back at once. Exit codes: 0 clean, 1 could not start or could not give everything back,
+75 ended itself because its lease was long lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from perdure import __version__
+from perdure.api import default_registry
+from perdure.engine.registry import Registry
+from perdure.errors import ConfigurationError, PerdureError
+from perdure.store.pool import database_url
+from perdure.telemetry import logs, names
+from perdure.telemetry.http import HttpServer, exposition, probe
+from perdure.telemetry.prometheus import Metrics
+from perdure.worker.kubeapi import KubeApi
+from perdure.worker.probes import Probes
+from perdure.worker.settings import WorkerSettings, load
+from perdure.worker.worker import Worker, new_metrics
+
+log = logs.get_logger(__name__)
+
+OK, FAILED = 0, 1
+
+
+class Signals:
+    """Counts SIGTERM and SIGINT. Before there is a worker the first one ends the process."""
+
+    def __init__(self) -> None:
+        self._worker: tuple[asyncio.AbstractEventLoop, Worker] | None = None
+        self._count = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._received)
+
+    def deliver_to(self, worker: Worker) -> None:
+        """From now on signals stop this worker, on the running loop."""
+        self._worker = (asyncio.get_running_loop(), worker)
+
+    def _received(self, number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if self._worker is None:
+            # Nothing is held yet: SystemExit would pass through user code, which may swallow it.
+            os._exit(OK)
+        loop, worker = self._worker
+        loop.call_soon_threadsafe(worker.drain if self._count == 1 else worker.force)
+
+
+def main() -> int:
+    """Run a worker until a signal ends it; the exit code."""
+    signals = Signals()
+    try:
+        settings, notes = load()
+        logs.configure(settings.log_level)
+        for note in notes:
+            log.warning("a setting was corrected", setting=note)
+        url = database_url()
+        if not settings.modules:
+            raise ConfigurationError("PERDURE_MODULES is empty: name the modules that define workflows, with commas")
+        metrics = new_metrics()
+        metrics.set(names.BUILD_INFO, 1, "worker", __version__)
+        probes = Probes(settings)
+        with _serving(settings, probes, metrics):
+            registry = load_modules(settings.modules)
+            probes.importing = False
+            return asyncio.run(_run(settings, registry, url, metrics, probes, signals))
+    except PerdureError as error:
+        log.critical("the worker cannot start", code=error.code, error=error.message)
+        return FAILED
+
+
+def load_modules(modules: tuple[str, ...]) -> Registry:
+    """Import the modules; the registry they filled. Raises ConfigurationError with the module's own error."""
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.insert(0, here)
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except PerdureError:
+            raise
+        except ModuleNotFoundError as error:
+            if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+                raise ConfigurationError(
+                    f"PERDURE_MODULES names {name}, and there is no module {error.name} on {', '.join(sys.path)}"
+                ) from None
+            raise ConfigurationError(f"module {name} cannot be imported: {error}") from error
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ConfigurationError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from error
+    return default_registry
+
+
+@contextmanager
+def _serving(settings: WorkerSettings, probes: Probes, metrics: Metrics) -> Iterator[None]:
+    routes = {"/startupz": probe(probes.startup), "/readyz": probe(probes.ready), "/livez": probe(probes.live)}
+    servers: list[HttpServer] = []
+    try:
+        for port, served in ((settings.probe_port, routes), (settings.metrics_port, {"/metrics": exposition(metrics)})):
+            try:
+                servers.append(HttpServer(served, port=port))
+            except OSError as error:
+                raise ConfigurationError(f"cannot listen on port {port}: {error}") from error
+        log.info("listening", probes=servers[0].port, metrics=servers[1].port)
+        yield
+    finally:
+        for server in servers:
+            server.close()
+
+
+async def _run(
+    settings: WorkerSettings, registry: Registry, url: str, metrics: Metrics, probes: Probes, signals: Signals
+) -> int:
+    worker = Worker(settings, registry, database_url=url, metrics=metrics, status_api=KubeApi.in_cluster(metrics))
+    probes.worker = worker
+    signals.deliver_to(worker)
+    # What was imported stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    await worker.start()
+    await worker.wait()
+    return OK if worker.clean else FAILED
+
+
+def run_process(entry: Callable[[], int] = main) -> None:
+    """Run `main` and end the process with its code, even if threads of step bodies still run: nobody waits for
+    them any more, and what they would still do is dropped by the fence."""
+    code = entry()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(thread.name.startswith("perdure-step") for thread in threading.enumerate()):
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,207 @@
+"""One claimed run in this process: executes the body, writes its ending, tells who has to know.
+
+Created by `session` for each `Start` of the machine. Keeps invariant 3 at this end: once the fence has moved, the
+body is stopped and nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import assert_never
+
+from perdure.engine.execute import Execution
+from perdure.engine.registry import Registry
+from perdure.errors import CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested
+from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Lost, Mismatch, Parked, Released
+from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep
+from perdure.model.states import CancelMode, RunStatus
+from perdure.store import claims as store
+from perdure.telemetry import names
+from perdure.telemetry.logs import get_logger
+from perdure.telemetry.prometheus import Metrics
+from perdure.worker.journal import Journal, Observer
+from perdure.worker.link import Link
+from perdure.worker.machine import Machine, RunKey, Stop
+
+log = get_logger(__name__)
+
+HISTORY_PAGE = 1000
+"""Recorded steps per page beyond those that come with the claim."""
+
+FORCED = "the time to drain was over"
+
+_OUTCOMES = {
+    RunStatus.SUCCEEDED: "succeeded",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "cancelled",
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: "recovery_attempts_exceeded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all runs of one registration share."""
+
+    registry: Registry
+    journal: Journal
+    machine: Machine
+    threads: Executor
+    link: Link
+    """For pages of history."""
+    metrics: Metrics
+    ready: Callable[[], None]
+    """A run of this pool became claimable again."""
+    left: Callable[[RunKey], None]
+    """The run is no longer held."""
+    changed: Callable[[ClaimedRun, bool], None] | None
+    """Something of a run with a resource was committed; True when this worker will write no more of it."""
+
+
+class RunningRun:
+    """Execution, journal and ending of one claim."""
+
+    def __init__(self, run: ClaimedRun, around: Surroundings) -> None:
+        self.run = run
+        self.key = RunKey(run.id, run.fence)
+        self._around = around
+        self._forced: asyncio.Task[None] | None = None
+        report = around.changed if run.name is not None else None
+        self._report = report
+        self._journal = around.journal.open(
+            run,
+            Observer(
+                lost=self._lost,
+                refused=self._refused,
+                flags=self._flags,
+                committed=None if report is None else lambda ended: report(run, ended is not None),
+            ),
+        )
+        complete = len(run.steps) < store.STEPS_WITH_CLAIM
+        self._execution = Execution(
+            run,
+            around.registry,
+            self._journal,
+            threads=around.threads,
+            more_history=None if complete else self._more_history,
+        )
+
+    async def execute(self) -> None:
+        """Run to the end and leave the slot. Raises nothing."""
+        try:
+            if self._report is not None:
+                self._report(self.run, False)
+            ending = await self._body()
+            if self._forced is not None:
+                await self._forced
+            elif self._journal.lost or isinstance(ending, Lost):
+                self._gone("lost")
+            else:
+                await self._settle(ending)
+        except OwnershipLost:
+            self._gone("lost")
+        except Exception:
+            log.exception("a run could not be ended here; the beats will give it back", run_id=self.run.id)
+        finally:
+            self._around.left(self.key)
+
+    async def _body(self) -> Ending:
+        try:
+            ending = await self._execution.run()
+        except Exception as error:
+            # The engine promises not to raise: a bug, which must neither kill the worker nor spin.
+            log.exception("the engine failed", run_id=self.run.id, workflow=self.run.workflow)
+            return Mismatch(ErrorRecord(type=type(error).__name__, message=str(error)))
+        return Failed(self._journal.refused) if self._journal.refused is not None else ending
+
+    async def _settle(self, ending: Ending) -> None:
+        self._around.machine.run_ending(self.key)
+        settled = await self._journal.end(ending)
+        if settled.status is None:
+            # A cancel came first and beats every other end (rule R9).
+            settled = await self._journal.end(Cancelled("the run was cancelled while it ended"))
+        if settled.status is not None:
+            self._ended(settled.status, ending)
+
+    def _ended(self, status: RunStatus, ending: Ending) -> None:
+        metrics, run = self._around.metrics, self.run
+        if status in _OUTCOMES:
+            metrics.count(names.RUNS_FINISHED, run.namespace, run.workflow, _OUTCOMES[status])
+        elif status is RunStatus.WAITING:
+            metrics.count(names.RUNS_GIVEN_BACK, "parked")
+        elif status is RunStatus.DELAYED:
+            metrics.count(names.RUNS_GIVEN_BACK, "delayed")
+        else:
+            metrics.count(names.RUNS_GIVEN_BACK, "parked" if isinstance(ending, Parked) else "released")
+            self._around.ready()
+
+    def _gone(self, reason: str) -> None:
+        self._around.metrics.count(names.RUNS_GIVEN_BACK, reason)
+
+    # -- from outside
+
+    def interrupt(self, why: Stop) -> None:
+        """Have the body stop for this reason."""
+        if why is Stop.LOST:
+            self._journal.not_owned([], tell=False)
+        self._execution.interrupt(_signal(why))
+
+    def force(self) -> None:
+        """Release the run although its body goes on; what it does from here on is dropped."""
+        if self._forced is None:
+            self._around.machine.run_ending(self.key)
+            self._forced = asyncio.create_task(self._force())
+
+    async def _force(self) -> None:
+        ending = asyncio.ensure_future(self._journal.end(Released(FORCED)))
+        self._execution.interrupt(OwnershipLost())
+        try:
+            await ending
+        except OwnershipLost:
+            self._gone("lost")
+        else:
+            log.warning("a run was released while its body still ran", run_id=self.run.id)
+            self._gone("forced")
+            self._around.ready()
+        finally:
+            # The body may be a thread that nobody can stop: the slot does not wait for it.
+            self._around.left(self.key)
+
+    # -- from the journal
+
+    def _lost(self) -> None:
+        log.warning("ownership lost: another worker has the run", run_id=self.run.id, fence=self.run.fence)
+        self._around.metrics.count(names.OWNERSHIP_LOST)
+        self._execution.interrupt(OwnershipLost())
+
+    def _refused(self) -> None:
+        self._execution.interrupt(OwnershipLost())
+
+    def _flags(self, flags: OwnedFlags) -> None:
+        if flags.cancel_mode is CancelMode.IMMEDIATE:
+            self._execution.interrupt(_signal(Stop.CANCEL_IMMEDIATE))
+        elif flags.cancel_mode is CancelMode.GRACEFUL:
+            self._execution.interrupt(_signal(Stop.CANCEL_GRACEFUL))
+        elif flags.suspended:
+            self._execution.interrupt(_signal(Stop.SUSPEND))
+
+    async def _more_history(self, after: int) -> Sequence[RecordedStep]:
+        return await self._around.link.call(store.history, self.run.id, after, HISTORY_PAGE)
+
+
+def _signal(why: Stop) -> ControlSignal:
+    match why:
+        case Stop.CANCEL_GRACEFUL:
+            return CancelRequested("the run was cancelled")
+        case Stop.CANCEL_IMMEDIATE:
+            return CancelRequested("the run was cancelled", immediate=True)
+        case Stop.SUSPEND:
+            return ReleaseRequested("the run was suspended")
+        case Stop.DRAIN:
+            return ReleaseRequested("the worker stops")
+        case Stop.LOST:
+            return OwnershipLost()
+        case _:
+            assert_never(why)
