@@ -56,7 +56,7 @@ def test_references_are_inlined_and_what_a_definition_may_not_have_is_left_out()
     container = pod["containers"]["items"]
     assert container["properties"]["name"] == {"type": "string"}
     assert set(found["properties"]["metadata"]["properties"]) == {"labels", "annotations"}
-    assert container["properties"]["limits"]["additionalProperties"]["x-kubernetes-int-or-string"] is True
+    assert container["properties"]["limits"]["additionalProperties"]["x-kubernetes-preserve-unknown-fields"]
 
 
 def test_every_key_of_a_list_is_required_or_has_a_default() -> None:

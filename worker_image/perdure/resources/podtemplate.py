@@ -12,18 +12,19 @@ import json
 import sys
 from typing import Any
 
-from perdure.resources.markers import INT_OR_STRING
+from perdure.resources.markers import INT_OR_STRING, PRESERVE
 from perdure.resources.structural import Schema
 
 CORE = "io.k8s.api.core.v1."
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 
 QUANTITY: Schema = {
-    INT_OR_STRING: True,
+    PRESERVE: True,
     "pattern": r"^(?<a_quantity_such_as_500m_or_64Mi>"
     r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?)$",
 }
-"""Numbers with a unit. The group's name is what a person sees who writes `64 GB`."""
+"""Numbers with a unit. Untyped, since `cpu: 0.5` is a quantity for Kubernetes, and integer-or-string would refuse it.
+The group's name is what a person sees who writes `64 GB`."""
 
 LABELS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -24,7 +24,7 @@ from perdure.resources.common import (
     PositiveDuration,
     parse_duration,
 )
-from perdure.resources.markers import default_empty, literal_values, rule, unique
+from perdure.resources.markers import literal_values, rule, unique
 
 MAX_STEPS = 100
 """Longest inline definition: the whole object is read and written again at every status write of its run."""
@@ -73,18 +73,25 @@ RegisteredName = Annotated[str, Field(min_length=1, max_length=REGISTERED_NAME_M
 
 
 class Backoff(Model):
-    """Waits between attempts: the first is `initial`, each next one `factor` times longer, none over `max`."""
+    """Waits between attempts: the first is `initial`, each next one `factor` times longer, none over `max`.
 
-    initial: Duration = Field(default="1s", description="Wait after the first failed attempt. Default 1s.")
-    factor: Annotated[
-        int | str,
-        AfterValidator(_factor),
-        Kube({"x-kubernetes-int-or-string": True, "maxLength": 6}, rule(FACTOR_RULE, FACTOR_MESSAGE)),
-    ] = Field(
-        default=2,
-        description='How much longer each wait is than the last, 1 to 100; decimals in quotes: "1.5". Default 2.',
+    What is absent stays absent in the stored object and is the engine's default. A default in the schema would be
+    written into the list of steps, and `kubectl apply` of an unchanged file would say `configured` for ever.
+    """
+
+    initial: Duration | None = Field(default=None, description="Wait after the first failed attempt. Absent: 1s.")
+    factor: (
+        Annotated[
+            int | str,
+            AfterValidator(_factor),
+            Kube({"x-kubernetes-int-or-string": True, "maxLength": 6}, rule(FACTOR_RULE, FACTOR_MESSAGE)),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description='How much longer each wait is than the last, 1 to 100; decimals in quotes: "1.5". Absent: 2.',
     )
-    max: Duration = Field(default="1h", description="Longest wait between two attempts. Default 1h.")
+    max: Duration | None = Field(default=None, description="Longest wait between two attempts. Absent: 1h.")
 
 
 class Retry(Model):
@@ -96,18 +103,20 @@ class Retry(Model):
         description="Attempts in all, the first included: 1 means no retry. An attempt cut off because its worker "
         "died is not counted.",
     )
-    backoff: Annotated[Backoff, Kube(default_empty())] = Field(
-        default_factory=Backoff,
-        description="Waits between attempts. During a longer wait the run holds no slot of a worker.",
+    backoff: Backoff | None = Field(
+        default=None,
+        description="Waits between attempts. During a longer wait the run holds no slot of a worker. Absent: 1s, then "
+        "twice as long each time, up to 1h.",
     )
 
     def policy(self) -> RetryPolicy:
         """The same in the engine's terms."""
-        return RetryPolicy(
-            max_attempts=self.max_attempts,
-            interval=parse_duration(self.backoff.initial).total_seconds(),
-            backoff_rate=float(self.backoff.factor),
-            max_interval=parse_duration(self.backoff.max).total_seconds(),
+        policy, backoff = RetryPolicy(max_attempts=self.max_attempts), self.backoff or Backoff()
+        return replace(
+            policy,
+            interval=policy.interval if backoff.initial is None else parse_duration(backoff.initial).total_seconds(),
+            backoff_rate=policy.backoff_rate if backoff.factor is None else float(backoff.factor),
+            max_interval=policy.max_interval if backoff.max is None else parse_duration(backoff.max).total_seconds(),
         )
 
 

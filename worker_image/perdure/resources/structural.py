@@ -112,7 +112,7 @@ def _collapse(schema: Schema, where: str) -> Schema:
             continue
         if len(branches) != 1:
             raise SchemaError(f"{where}: a union of types has no structural form")
-        found = {**{key: value for key, value in branches[0].items() if key != "title"}, **found}
+        return _collapse({**branches[0], **found}, where)
     if "const" in found:
         found["enum"] = [found.pop("const")]
     for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):

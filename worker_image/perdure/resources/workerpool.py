@@ -150,7 +150,8 @@ class WorkerPoolSpec(Model):
         ge=0,
         le=MAX_REPLICAS,
         description="Pods wanted by a person or an autoscaler, also through kubectl scale. While set it takes the "
-        "place of the operator's own number, within scaling.min and scaling.max. Absent: the operator decides.",
+        "place of the operator's own number, within scaling.min and scaling.max. Absent: the operator decides. An "
+        "autoscaler needs it to be set once, as it reads before it writes.",
     )
     suspend: bool = Field(
         default=False,
