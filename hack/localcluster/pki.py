@@ -23,12 +23,15 @@ class Authority:
         self.certificate = folder / "ca.crt"
         self._key = folder / "ca.key"
         request = ["openssl", "req", "-x509", *NEW_KEY, "-days", DAYS, "-subj", "/CN=perdure-local"]
+        # Python 3.13 and newer refuse an authority that does not say what its key is for.
+        request += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
         run([*request, "-keyout", str(self._key), "-out", str(self.certificate)])
 
     def sign(self, name: str, *, user: str, groups: Sequence[str] = (), names: Sequence[str] = ()) -> None:
         """A certificate for a client (`user` and `groups`, as Kubernetes reads them) or a server (`names`)."""
         subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
         extensions = ["keyUsage=digitalSignature,keyEncipherment", "extendedKeyUsage=serverAuth,clientAuth"]
+        extensions += ["subjectKeyIdentifier=hash", "authorityKeyIdentifier=keyid"]
         if names:
             extensions.append("subjectAltName=" + ",".join(names))
         key, request, settings = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "ext"))
