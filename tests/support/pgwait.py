@@ -36,10 +36,21 @@ async def until_waiting(observer: "asyncpg.Connection[Any]", count: int = 1) -> 
     """Until `count` sessions of the observer's database wait for a lock. Needs a session of its own."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
-    async def waiting() -> bool:
+    async def enough() -> bool:
         return bool(await observer.fetchval(query) >= count)
 
-    await eventually(waiting, f"{count} session(s) waiting for a lock")
+    await eventually(enough, f"{count} session(s) waiting for a lock")
+
+
+async def waiting(observer: "asyncpg.Connection[Any]", rival: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Start the rival and return its task once it waits for a lock that somebody holds; let go, then await it."""
+    task = asyncio.ensure_future(rival)
+    try:
+        await until_waiting(observer)
+    except AssertionError:
+        task.cancel()
+        raise
+    return task
 
 
 @asynccontextmanager
@@ -66,12 +77,7 @@ async def race(url: str, held: tuple[Any, ...], rival: Coroutine[Any, Any, T], *
     observer = await asyncpg.connect(url)
     try:
         async with holding(url, held, *more):
-            task = asyncio.ensure_future(rival)
-            try:
-                await until_waiting(observer)
-            except AssertionError:
-                task.cancel()
-                raise
+            task = await waiting(observer, rival)
         return await task
     finally:
         await observer.close()

@@ -19,8 +19,8 @@ from perdure.model.states import RunStatus, WorkerState
 from perdure.store import waiting
 from perdure.store.statements import sql
 
-COUNT_LIMIT = 5000
-"""Counts stop here: more than any pool's largest size times its runs per worker."""
+COUNT_LIMIT = 2000
+"""Counts stop here: 500 workers of four slots; looking at more would cost more than it tells."""
 
 PHASE_COUNT_LIMIT = 20_000
 """Counts for metrics stop here; an index scan of some milliseconds."""

@@ -40,6 +40,7 @@ TCP_USER_TIMEOUT_MS = "20000"
 connection_errors: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
@@ -142,6 +143,10 @@ def _session(application_name: str, statement_timeout: float) -> dict[str, Any]:
         "timezone": "UTC",
         # Statements here are short; compiling one would take longer than running it.
         "jit": "off",
+        # Every statement has its index. A plan made while a table was small, and kept while it grows faster than
+        # statistics are gathered, must not be a scan: a claim then took a hundred times as long.
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
         **KEEPALIVE,
     }
     command_timeout = statement_timeout + ANSWER_SECONDS if statement_timeout else None

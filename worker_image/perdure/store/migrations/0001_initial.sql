@@ -60,22 +60,27 @@ COMMENT ON COLUMN perdure.workflows.waiting_since IS 'since when no worker has i
 COMMENT ON COLUMN perdure.workflows.status_due_at IS 'set when .status must be written; null once it was';
 
 -- Claim and backlog: ready rows of one namespace, pool, queue and version in claim order. The version stands
--- before the order so that rows bound to another version cost a claim nothing, however many there are.
+-- before the order so that rows bound to another version cost a claim nothing, however many there are. No other
+-- index may fit a claim: where statistics are old, the planner would take it and sort.
 CREATE INDEX workflows_ready ON perdure.workflows
     (namespace, pool, queue, (coalesce(version, '')), priority, run_at, id)
     WHERE status = 10 AND (NOT suspended OR cancel_mode IS NOT NULL);
 -- Beat and move: what a worker owns.
 CREATE INDEX workflows_owned ON perdure.workflows (worker_id, id) WHERE status = 30;
--- Wake: delayed and waiting rows whose time comes.
-CREATE INDEX workflows_wake ON perdure.workflows (wake_at) WHERE status IN (20, 40) AND wake_at IS NOT NULL;
+-- Wake: waiting and delayed rows whose time comes; apart from them those whose failed steps are re-opened then.
+CREATE INDEX workflows_wake ON perdure.workflows (wake_at)
+    WHERE status IN (20, 40) AND wake_at IS NOT NULL AND NOT reopen;
+CREATE INDEX workflows_retry ON perdure.workflows (wake_at) WHERE status = 20 AND reopen;
 -- Deadlines of everything that has not ended.
 CREATE INDEX workflows_deadline ON perdure.workflows (deadline_at) WHERE deadline_at IS NOT NULL AND status < 50;
 -- Status fallback: what nobody who holds the run will report.
 CREATE INDEX workflows_status_due ON perdure.workflows (status_due_at)
     WHERE status_due_at IS NOT NULL AND status <> 30 AND name IS NOT NULL AND NOT deleted;
--- What has not ended: which versions still have runs, how many of each status.
+-- What else has not ended, for counts and for versions that still have runs.
+CREATE INDEX workflows_suspended ON perdure.workflows (namespace, pool, (coalesce(version, '')))
+    WHERE status = 10 AND suspended AND cancel_mode IS NULL;
 CREATE INDEX workflows_open ON perdure.workflows (namespace, status, pool, (coalesce(version, '')))
-    WHERE status < 50;
+    WHERE status IN (20, 30, 40);
 -- Ready or suspended runs that nobody has taken: those without a reason for it, and those whose reason may change.
 CREATE INDEX workflows_unexplained ON perdure.workflows (namespace, waiting_since)
     WHERE status = 10 AND waiting_for IS NULL;

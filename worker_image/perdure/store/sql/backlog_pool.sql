@@ -1,60 +1,83 @@
 -- Purpose: how much there is to do in one pool, by version: the input of scaling and of retiring versions.
--- Run by: the operator, every few seconds for each pool. Counts stop at $3 a version, status and queue, and the
--- oldest ready run is searched among those, so that a huge backlog costs no more than a large one.
--- Locks: none. Expected index: workflows_open and workflows_ready, one look-up for each version and queue, then
--- the counted entries. Zero rows: nothing is open.
-WITH RECURSIVE open(status, version) AS (
-    SELECT s.status,
-           (SELECT coalesce(w.version, '') FROM perdure.workflows w
-             WHERE w.namespace = $1::text AND w.status = s.status AND w.status < 50 AND w.pool = $2::text
-             ORDER BY coalesce(w.version, '') LIMIT 1)
-      FROM (VALUES (10::smallint), (20::smallint), (30::smallint), (40::smallint)) s(status)
-    UNION ALL
-    SELECT open.status,
-           (SELECT coalesce(w.version, '') FROM perdure.workflows w
-             WHERE w.namespace = $1::text AND w.status = open.status AND w.status < 50 AND w.pool = $2::text
-               AND coalesce(w.version, '') > open.version
-             ORDER BY coalesce(w.version, '') LIMIT 1)
-      FROM open WHERE open.version IS NOT NULL
-), counted AS (
-    SELECT open.version, open.status,
-           (SELECT count(*) FROM (
-                SELECT FROM perdure.workflows w
-                 WHERE w.namespace = $1::text AND w.status = open.status AND w.status < 50 AND w.pool = $2::text
-                   AND coalesce(w.version, '') = open.version
-                 LIMIT $3::integer) counting) AS runs
-      FROM open WHERE open.version IS NOT NULL
-), queue(name) AS (
-    (SELECT w.queue FROM perdure.workflows w
+-- Run by: the operator, every few seconds for each pool. Each count stops at $3, and the oldest ready run is
+-- searched among those next in order, so that a huge backlog costs no more than a large one.
+-- Locks: none. Expected index: workflows_ready, workflows_suspended, workflows_open, one look-up for each queue,
+-- status and version, then the counted entries. Zero rows: nothing is open.
+WITH RECURSIVE ready_key(queue, version) AS (
+    (SELECT w.queue, coalesce(w.version, '') FROM perdure.workflows w
       WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
         AND w.namespace = $1::text AND w.pool = $2::text
-      ORDER BY w.queue LIMIT 1)
+      ORDER BY w.queue, coalesce(w.version, '') LIMIT 1)
     UNION ALL
-    SELECT (SELECT w.queue FROM perdure.workflows w
-             WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
-               AND w.namespace = $1::text AND w.pool = $2::text AND w.queue > queue.name
-             ORDER BY w.queue LIMIT 1)
-      FROM queue WHERE queue.name IS NOT NULL
-), ready AS (
-    SELECT c.version, sum(head.runs)::bigint AS runs, min(head.since) AS since
-      FROM counted c
-     CROSS JOIN queue
+    SELECT next.queue, next.version
+      FROM ready_key k
+     CROSS JOIN LATERAL (
+           SELECT w.queue, coalesce(w.version, '') AS version FROM perdure.workflows w
+            WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+              AND w.namespace = $1::text AND w.pool = $2::text
+              AND (w.queue, coalesce(w.version, '')) > (k.queue, k.version)
+            ORDER BY w.queue, coalesce(w.version, '') LIMIT 1) next
+), suspended_key(version) AS (
+    (SELECT coalesce(w.version, '') FROM perdure.workflows w
+      WHERE w.status = 10 AND w.suspended AND w.cancel_mode IS NULL AND w.namespace = $1::text AND w.pool = $2::text
+      ORDER BY coalesce(w.version, '') LIMIT 1)
+    UNION ALL
+    SELECT next.version
+      FROM suspended_key k
+     CROSS JOIN LATERAL (
+           SELECT coalesce(w.version, '') AS version FROM perdure.workflows w
+            WHERE w.status = 10 AND w.suspended AND w.cancel_mode IS NULL
+              AND w.namespace = $1::text AND w.pool = $2::text AND coalesce(w.version, '') > k.version
+            ORDER BY coalesce(w.version, '') LIMIT 1) next
+), open_key(status, version) AS (
+    SELECT s.status, first.version
+      FROM (VALUES (20::smallint), (30::smallint), (40::smallint)) s(status)
+     CROSS JOIN LATERAL (
+           SELECT coalesce(w.version, '') AS version FROM perdure.workflows w
+            WHERE w.status IN (20, 30, 40) AND w.status = s.status AND w.namespace = $1::text AND w.pool = $2::text
+            ORDER BY coalesce(w.version, '') LIMIT 1) first
+    UNION ALL
+    SELECT k.status, next.version
+      FROM open_key k
+     CROSS JOIN LATERAL (
+           SELECT coalesce(w.version, '') AS version FROM perdure.workflows w
+            WHERE w.status IN (20, 30, 40) AND w.status = k.status AND w.namespace = $1::text AND w.pool = $2::text
+              AND coalesce(w.version, '') > k.version
+            ORDER BY coalesce(w.version, '') LIMIT 1) next
+), counted AS (
+    SELECT k.version, 'ready' AS what, head.runs, head.since
+      FROM ready_key k
      CROSS JOIN LATERAL (
            SELECT count(*) AS runs, min(h.waiting_since) AS since
              FROM (SELECT w.waiting_since FROM perdure.workflows w
                     WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
-                      AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = queue.name
-                      AND coalesce(w.version, '') = c.version
+                      AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
+                      AND coalesce(w.version, '') = k.version
                     ORDER BY w.priority, w.run_at, w.id LIMIT $3::integer) h) head
-     WHERE c.status = 10 AND queue.name IS NOT NULL
-     GROUP BY c.version
+    UNION ALL
+    SELECT k.version, 'waiting', head.runs, NULL
+      FROM suspended_key k
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS runs
+             FROM (SELECT FROM perdure.workflows w
+                    WHERE w.status = 10 AND w.suspended AND w.cancel_mode IS NULL
+                      AND w.namespace = $1::text AND w.pool = $2::text AND coalesce(w.version, '') = k.version
+                    LIMIT $3::integer) h) head
+    UNION ALL
+    SELECT k.version, CASE k.status WHEN 30 THEN 'running' ELSE 'waiting' END, head.runs, NULL
+      FROM open_key k
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS runs
+             FROM (SELECT FROM perdure.workflows w
+                    WHERE w.status IN (20, 30, 40) AND w.status = k.status
+                      AND w.namespace = $1::text AND w.pool = $2::text AND coalesce(w.version, '') = k.version
+                    LIMIT $3::integer) h) head
 )
 SELECT nullif(c.version, '') AS version,
-       coalesce(max(r.runs), 0) AS ready,
-       coalesce(sum(c.runs) FILTER (WHERE c.status = 30), 0)::bigint AS running,
-       (coalesce(sum(c.runs) FILTER (WHERE c.status IN (20, 40)), 0)
-        + greatest(coalesce(sum(c.runs) FILTER (WHERE c.status = 10), 0) - coalesce(max(r.runs), 0), 0))::bigint AS waiting,
-       coalesce(extract(epoch FROM clock_timestamp() - min(r.since)), 0)::float8 AS oldest_ready_seconds
-  FROM counted c LEFT JOIN ready r ON r.version = c.version
+       coalesce(sum(c.runs) FILTER (WHERE c.what = 'ready'), 0)::bigint AS ready,
+       coalesce(sum(c.runs) FILTER (WHERE c.what = 'running'), 0)::bigint AS running,
+       coalesce(sum(c.runs) FILTER (WHERE c.what = 'waiting'), 0)::bigint AS waiting,
+       coalesce(extract(epoch FROM clock_timestamp() - min(c.since)), 0)::float8 AS oldest_ready_seconds
+  FROM counted c
  GROUP BY c.version
  ORDER BY c.version

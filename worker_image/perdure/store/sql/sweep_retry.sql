@@ -9,5 +9,5 @@ UPDATE perdure.workflows w
        waiting_for = NULL,
        waiting_since = clock_timestamp(),
        status_due_at = clock_timestamp()
- WHERE w.id = ANY($1::text[]) AND w.status = 20 AND w.reopen
+ WHERE w.id = ANY($1::text[])
 RETURNING w.namespace, w.pool

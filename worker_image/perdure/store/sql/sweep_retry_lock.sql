@@ -1,8 +1,8 @@
 -- Purpose: hold runs whose failed attempt is to be followed by another now, first of three statements in one
 -- transaction: what the next two read must be younger than these locks.
 -- Run by: every worker's sweeper and the operator, bounded.
--- Locks: the runs' rows, those of others skipped. Expected index: workflows_wake. Zero rows: nothing is due.
+-- Locks: the runs' rows, those of others skipped. Expected index: workflows_retry. Zero rows: nothing is due.
 SELECT w.id FROM perdure.workflows w
- WHERE w.status IN (20, 40) AND w.wake_at IS NOT NULL AND w.wake_at <= now() AND w.status = 20 AND w.reopen
+ WHERE w.status = 20 AND w.reopen AND w.wake_at <= now()
  ORDER BY w.wake_at LIMIT $1::integer
    FOR NO KEY UPDATE SKIP LOCKED

@@ -1,0 +1,120 @@
+"""For every shipped statement: arguments as they come in practice, the indexes its plan must use, and the most rows
+it may touch on a database of 200,000 runs. A statement without a case fails the tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+IDS = [f"r{n:06}" for n in range(1, 101)]
+FINISHED = [f"f{n:06}" for n in range(1, 101)]
+MANY = [f"q{n:06}" for n in range(1, 401)]
+OWNED = [f"o{n:06}" for n in range(50, 200, 50)]
+MANIFEST = ["step:y", "workflow:x"]
+
+
+@dataclass(frozen=True)
+class Case:
+    statement: str
+    arguments: Sequence[Any]
+    indexes: frozenset[str]
+    most_rows: int
+
+
+def case(statement: str, arguments: Sequence[Any], indexes: str, most_rows: int) -> Case:
+    return Case(statement, arguments, frozenset(indexes.split()), most_rows)
+
+
+def steps_of(runs: Sequence[str], worker_fence: int = 1) -> list[list[Any]]:
+    """Columns of one finish and one start of each run."""
+    rows = [(run, worker_fence, index, seq, status) for run in runs for index, seq, status in ((3, 1, 30), (4, 2, 10))]
+    ids, fences, indexes, seqs, statuses = (list(column) for column in zip(*rows, strict=True))
+    count = len(rows)
+    empty = [None] * count
+    return [
+        ids,
+        fences,
+        indexes,
+        seqs,
+        ["step"] * count,
+        statuses,
+        ["[]"] * count,
+        empty,
+        empty,
+        [0] * count,
+        empty,
+        empty,
+    ]
+
+
+def endings_of(runs: Sequence[str]) -> list[list[Any]]:
+    count = len(runs)
+    empty = [None] * count
+    return [list(runs), [1] * count, ["succeeded"] * count, [0] * count, ["1"] * count, empty, empty, empty, empty]
+
+
+UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None]
+
+CASES = [
+    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 40),
+    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v9", 50], "workflows_ready workflows_pkey", 400),
+    case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
+    case(
+        "journal_commit",
+        [OWNED, "w0001", *steps_of(OWNED), *endings_of(OWNED[:1]), 1.0, 5.0, 3600.0],
+        "workflow_payloads_pkey",
+        60,
+    ),
+    case(
+        "journal_commit",
+        [MANY, "w0050", *steps_of(MANY), *endings_of(MANY[:100]), 1.0, 5.0, 3600.0],
+        "workflow_payloads_pkey",
+        1000,
+    ),
+    case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),
+    case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),
+    case("run_upsert", ["new", *UPSERT], "workflows_pkey", 2),
+    case("run_upsert", ["r000001", *UPSERT], "workflows_pkey", 4),
+    case("run_cancel", ["r000001", "Immediate", "why"], "workflows_pkey", 4),
+    case("run_gone", [IDS], "workflows_pkey", 600),
+    case("run_purge_steps", [100, 10_000], "workflows_gone workflow_steps_pkey", 1500),
+    case("run_purge", [100], "workflows_gone", 1000),
+    case("run_ids", ["ns", "r000500", 500], "workflows_resource", 500),
+    case("run_result", ["f000001"], "workflows_pkey workflow_payloads_pkey", 2),
+    case("worker_register", ["new", "ns", "default", "p", "uid-1", "v1", [], [], 4, 30.0], "workers_pod", 5),
+    case("worker_beat", ["w0001", 30.0], "workers_pkey workflows_owned", 10),
+    case("worker_drain", ["w0001"], "workers_pkey", 1),
+    case("worker_stop", ["w0001"], "workers_pkey", 1),
+    case("worker_mark_expired", [20], "", 1000),
+    case("worker_mark_dead", [["uid-1"]], "", 400),
+    case("worker_ended_owners", [20], "workflows_owned", 400),
+    case("worker_move", [["w0001", "w0002"], 100], "workflows_owned workflow_steps_pkey", 60),
+    case("worker_give_back", ["w0001", OWNED, [1] * len(OWNED)], "workflows_pkey", 20),
+    case("worker_terminate", ["nobody"], "", 100),
+    case("worker_forget", [3600.0, 100], "workflows_owned", 1000),
+    case("sweep_wake", [100], "workflows_wake workflows_pkey", 350),
+    case("sweep_retry_lock", [100], "workflows_retry", 120),
+    case("sweep_retry_steps", [["p000040", "p000080"]], "workflow_steps_pkey", 20),
+    case("sweep_retry", [["p000040", "p000080"]], "workflows_pkey", 5),
+    case("sweep_overdue", [100], "workflows_deadline workflows_pkey", 350),
+    case("status_read", [FINISHED, 100, 1024, 4096, 16384], "workflow_steps_pkey workflow_payloads_pkey", 1200),
+    case("status_mark_reported", [FINISHED, [1] * 100], "workflow_steps_pkey", 800),
+    case("status_due", [100], "workflows_status_due", 100),
+    case("status_postpone", [IDS, 60.0], "workflows_pkey", 400),
+    case("backlog_pool", ["ns", "default", 2000], "workflows_open workflows_ready workflows_suspended", 30_000),
+    case("backlog_live_workers", ["ns", "default"], "", 250),
+    case("backlog_unclaimed", ["ns", 500, 2.0, "r050000"], "workflows_unexplained workflows_explained", 1500),
+    case("backlog_set_waiting", [IDS, [0] * 100, ['{"kind": "A"}'] * 100], "workflows_pkey", 500),
+    case("backlog_phases", [20_000], "workflows_open workflows_ready workflows_suspended", 45_000),
+]
+
+WITHOUT_TABLES = {
+    "leader_held",
+    "leader_try",
+    "migration_applied",
+    "migration_lock",
+    "migration_record",
+    "migration_state",
+    "notify_ready",
+    "ping",
+}
+"""Statements that touch no table of ours, or only the list of migrations."""

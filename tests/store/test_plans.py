@@ -1,0 +1,102 @@
+"""The shipped statements, explained at scale: the expected index, no scan of a large table, bounded work."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from perdure.store.migrate import migrate
+from perdure.store.pool import connect
+from perdure.store.statements import sql
+
+from tests.store.plan_cases import CASES, WITHOUT_TABLES, Case
+from tests.store.scale import seed
+from tests.support.postgres import PostgresServer
+
+LARGE = {"workflows", "workflow_steps", "workflow_payloads"}
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def large_url(_server: PostgresServer) -> Iterator[str]:
+    """One database for all cases: they roll back."""
+
+    async def make() -> str:
+        name = await _server.create_database()
+        await migrate(_server.url(name))
+        await seed(_server.url(name))
+        return name
+
+    name = asyncio.run(make())
+    yield _server.url(name)
+    asyncio.run(_server.drop_database(name))
+
+
+def test_every_statement_has_a_case() -> None:
+    folder = Path(__file__).parents[2] / "worker_image" / "perdure" / "store" / "sql"
+    shipped = {path.stem for path in folder.glob("*.sql")}
+    assert shipped == {each.statement for each in CASES} | WITHOUT_TABLES
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.statement)
+async def test_plan(large_url: str, case: Case, mode: str) -> None:
+    """`generic` is what a long-lived session uses after a few calls, without knowing the arguments."""
+    plan = await explain(large_url, case, mode)
+    scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
+    assert scanned & LARGE == set()
+    assert {node["Index Name"] for node in plan if "Index Name" in node} >= case.indexes
+    assert rows_touched(plan) <= case.most_rows
+
+
+async def explain(url: str, case: Case, mode: str) -> list[dict[str, Any]]:
+    """All nodes of the plan of the statement as it runs; nothing of it stays."""
+    connection = await connect(url, application_name="plans", statement_timeout=0)
+    try:
+        await connection.execute(f"SET plan_cache_mode = force_{mode}_plan")
+        await connection.execute(f"PREPARE shipped AS {sql(case.statement)}")
+        arguments = ", ".join(literal(each) for each in case.arguments)
+        transaction = connection.transaction()
+        await transaction.start()
+        found = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE shipped({arguments})")
+        await transaction.rollback()
+        return list(nodes(json.loads(found)[0]["Plan"]))
+    finally:
+        await connection.close()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
+
+
+def rows_touched(plan: Sequence[dict[str, Any]]) -> int:
+    """Rows read from tables: returned, or looked at and thrown away."""
+    return round(
+        sum(
+            node["Actual Loops"]
+            * (
+                node["Actual Rows"]
+                + node.get("Rows Removed by Filter", 0)
+                + node.get("Rows Removed by Index Recheck", 0)
+            )
+            for node in plan
+            if node["Node Type"].endswith("Scan") and "Relation Name" in node
+        )
+    )
+
+
+def literal(value: Any) -> str:
+    """As EXECUTE takes it; the parameter's type comes from the statement's cast."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, list):
+        inside = ",".join("NULL" if each is None else json.dumps(str(each)) for each in value)
+        return "'{" + inside.replace("'", "''") + "}'"
+    return "'" + str(value).replace("'", "''") + "'"
