@@ -1,6 +1,6 @@
 """The rights of a worker: patch the status of Workflows in its namespace, and nothing else.
 
-What that right allows beyond its purpose is shown too: it is written in the threat model and must not grow unseen.
+What that right allows beyond its purpose is shown too, so that it cannot grow unseen.
 """
 
 import http.client

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RunView, StatusSource, StepCounts, StepView, WaitingFor
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.resources.conditions import WaitKind
@@ -76,6 +77,17 @@ def test_an_output_that_the_api_server_would_refuse_or_change_is_not_shown(text:
     status = project(source(run(RunStatus.SUCCEEDED, output=text, output_bytes=len(text))))
     assert status["outputTruncated"] is True
     assert "output" not in status
+
+
+@pytest.mark.parametrize("kept", [300, 40, 5, 1])
+def test_of_an_error_that_was_cut_off_on_the_way_the_beginning_is_shown(kept: int) -> None:
+    record = ErrorRecord("ValueError", 'a "quoted" ä \\ message', code="PRD-405", step="b", raised="x" * 99_999)
+    status = project(source(run(RunStatus.FAILED, error=record.to_json()[:kept])))
+    if kept == 300:
+        wanted = {"type": "ValueError", "code": "PRD-405", "message": record.message, "step": "b"}
+        assert status["error"] == wanted
+    else:
+        assert status["error"]["message"] == "the message is too long to be shown"
 
 
 def test_an_output_that_the_store_did_not_send_is_not_shown() -> None:

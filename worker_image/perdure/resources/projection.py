@@ -17,7 +17,7 @@ from perdure.resources.acceptance import Rejected
 from perdure.resources.common import Metadata
 from perdure.resources.conditions import STALLING, Reason, WorkflowCondition
 from perdure.resources.projection_steps import Declared, project_steps
-from perdure.resources.projection_text import instant, json_bytes, shorten, showable
+from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable
 from perdure.resources.waits import waiting_phrase, what_it_waits_for
 from perdure.resources.workflow_status import NAME_MAX
 
@@ -42,7 +42,7 @@ def project(source: StatusSource) -> dict[str, Any]:
     run = source.run
     declared = Declared.read(run.definition)
     wait = what_it_waits_for(run, source.steps)
-    error = None if run.error is None else ErrorRecord.from_json(run.error)
+    error = None if run.error is None else read_error(run.error)
     reason = _reason(run, wait)
     message = _message(run, wait, error)
     total = declared.total if declared is not None else _recorded(source.counts) if run.status.finished else None

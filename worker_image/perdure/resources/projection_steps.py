@@ -10,10 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import StatusSource, StepView
 from perdure.model.states import StepStatus
-from perdure.resources.projection_text import instant, json_bytes, shorten, showable
+from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable
 from perdure.resources.steps import MAX_STEPS
 from perdure.resources.waits import clock_time
 from perdure.resources.workflow_status import NAME_MAX
@@ -82,7 +81,7 @@ def project_steps(source: StatusSource, declared: Declared | None, budget: int) 
 
 
 def _recorded(step: StepView, *, finished: bool, with_output: bool) -> _Entry:
-    error = None if step.error is None else ErrorRecord.from_json(step.error)
+    error = None if step.error is None else read_error(step.error)
     fields: dict[str, Any] = {
         "name": shorten(step.name, NAME_MAX),
         "index": step.index,

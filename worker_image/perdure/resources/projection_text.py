@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any, NoReturn, overload
+
+from perdure.model.outcome import ErrorRecord
+
+CUT_FIELDS = re.compile(r'[{,]\s*"(type|message|code|step)":\s*("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*")')
+"""Complete text fields in the beginning of a stored error; it is written as ASCII, without control characters."""
 
 MAX_SHOWN_DEPTH = 32
 """Deepest nesting of a value that is shown: `managedFields` describes each level once more."""
@@ -43,6 +49,17 @@ def shorten(text: str | None, limit: int) -> str | None:
 def json_bytes(value: Any) -> int:
     """Length as compact JSON in UTF-8."""
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def read_error(text: str) -> ErrorRecord:
+    """A stored error. The store sends only the beginning of a long one: what can be read of that is still shown."""
+    if text.startswith("{"):
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            found = {key: json.loads(value) for key, value in CUT_FIELDS.findall(text)}
+            return ErrorRecord(**{"type": "Error", "message": "the message is too long to be shown", **found})
+    return ErrorRecord.from_json(text)
 
 
 def showable(text: str | None, size: int, limit: int) -> tuple[Any, bool]:

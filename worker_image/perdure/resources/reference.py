@@ -53,7 +53,7 @@ def _kind(kind: Kind, schema: Schema) -> Iterator[str]:
         yield "|---|---|---|"
         yield from _fields(schema["properties"][part], part, kind.kind)
         yield ""
-        rules = list(_rules(schema["properties"][part], part))
+        rules = [*_root_rules(schema, part), *_rules(schema["properties"][part], part)]
         if rules:
             yield "Also checked:\n"
             yield from rules
@@ -96,6 +96,14 @@ def _rules(schema: Schema, path: str) -> Iterator[str]:
         yield from _rules(field, f"{path}.{name}")
     if isinstance(schema.get("items"), dict):
         yield from _rules(schema["items"], f"{path}[]")
+
+
+def _root_rules(schema: Schema, part: str) -> Iterator[str]:
+    """Rules on the whole resource that are about this part of it; one without a path is about the name."""
+    for rule in schema.get(VALIDATIONS, []):
+        path = rule.get("fieldPath", ".metadata.name").removeprefix(".")
+        if path.startswith(part) or (part == "spec" and path == "metadata.name"):
+            yield f"* `{path}`: {rule['message']}"
 
 
 def _table(title: str, word: str, meanings: dict[str, str]) -> Iterator[str]:

@@ -62,7 +62,7 @@ SAME_STEPS_RULE = (
 """Stands on the root, where it can tell a write of the status, which cannot change the spec, by the revision: comparing
 a hundred steps costs as much as half of such a write. A write of the spec cannot change the status to get past it."""
 
-SAME_STEPS_MESSAGE = f"steps {IMMUTABLE_MESSAGE}"
+SAME_STEPS_MESSAGE = "steps are immutable, they define the run: create a new Workflow"
 CANCEL_STAYS_RULE = "!has(oldSelf.cancel) || has(self.cancel)"
 CANCEL_STAYS_MESSAGE = "a cancel cannot be taken back: create a new Workflow"
 CANCEL_STRONGER_MESSAGE = "a cancel may only be made stronger, from Graceful to Immediate"
