@@ -21,6 +21,10 @@ class ExistingCluster:
     def down(self) -> None:
         say(f"the cluster of {self.kubeconfig} is not ours: nothing is removed")
 
+    def is_up(self) -> bool:
+        self._version()
+        return True
+
     def status(self) -> bool:
         try:
             print(f"cluster of {self.kubeconfig}: {self._version()}")
@@ -35,6 +39,9 @@ class ExistingCluster:
             f"a cluster that is not ours pulls its images from a registry: push {names} to one "
             "(`skopeo copy docker-archive:FILE docker://REGISTRY/NAME:TAG`) and give its name there to the chart"
         )
+
+    def signal(self, container: str, signal: str) -> None:
+        raise Impossible("a signal can reach a container from outside only in a cluster of hack/cluster's own")
 
     def _version(self) -> str:
         kubectl = build.tool(self._settings, "kubectl")

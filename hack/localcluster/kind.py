@@ -12,6 +12,8 @@ from localcluster.console import run, run_with_progress, say
 from localcluster.settings import Settings
 
 NAME = "perdure"
+# The container that is the cluster's only node, as kind names it.
+NODE = f"{NAME}-control-plane"
 # Pulling the node's image dominates; kind itself gives up by this, and says what it waited for.
 WAIT = "--wait=5m"
 
@@ -33,7 +35,7 @@ class KindCluster:
         return self._settings.cache / "kind.kubeconfig"
 
     def up(self) -> None:
-        if self._exists():
+        if self.is_up():
             self._kind("export", "kubeconfig", f"--kubeconfig={self.kubeconfig}")
             say("the kind cluster is up already")
             return
@@ -47,13 +49,13 @@ class KindCluster:
         say("the kind cluster is up")
 
     def down(self) -> None:
-        existed = self._exists()
+        existed = self.is_up()
         self._kind("delete", "cluster", f"--name={NAME}", f"--kubeconfig={self.kubeconfig}")
         self.kubeconfig.unlink(missing_ok=True)
         say("the kind cluster is gone" if existed else "there is no kind cluster")
 
     def status(self) -> bool:
-        exists = self._exists()
+        exists = self.is_up()
         print(f"kind cluster {NAME}: {'running' if exists else 'not running (`hack/cluster up` starts it)'}")
         if exists:
             print(f"  export KUBECONFIG={self.kubeconfig}")
@@ -64,7 +66,13 @@ class KindCluster:
             self._kind("load", "image-archive", str(archive), f"--name={NAME}")
             say(f"loaded {archive.name}")
 
-    def _exists(self) -> bool:
+    def signal(self, container: str, signal: str) -> None:
+        engine = answering_engine()
+        assert engine is not None
+        ctr = ["ctr", "--namespace=k8s.io", "tasks", "kill", f"--signal=SIG{signal}", container]
+        run([engine, "exec", NODE, *ctr])
+
+    def is_up(self) -> bool:
         return NAME in self._kind("get", "clusters").split()
 
     def _kind(self, *arguments: str) -> str:

@@ -69,7 +69,7 @@ class LocalCluster:
 
     def up(self) -> None:
         with self._exclusively():
-            if self._settings.state.exists() and not self.problems():
+            if self.is_up():
                 say("the local cluster is up already")
                 return
             self._check_programs()
@@ -106,6 +106,9 @@ class LocalCluster:
         print(f"  logs in {self._node.logs}\n  export KUBECONFIG={self.kubeconfig}")
         return not problems
 
+    def is_up(self) -> bool:
+        return self._settings.state.exists() and not self.problems()
+
     def load_image(self, archives: Sequence[Path]) -> None:
         if self.node_pid() is None:
             raise Failure("the local cluster is not running: `hack/cluster up` starts it")
@@ -113,6 +116,9 @@ class LocalCluster:
             started = time.monotonic()
             run(self._node.ctr("images", "import", archive))
             say(f"loaded {archive.name} in {duration(time.monotonic() - started)}")
+
+    def signal(self, container: str, signal: str) -> None:
+        run(self._node.ctr("tasks", "kill", f"--signal=SIG{signal}", container))
 
     # -- what runs ------------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ BRIDGE = "cni0"
 DNS_READY_PORT = 8181
 # Debian's place for the standard network plugins, then everyone else's.
 CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
-# The kernel's limit is 108 bytes for the path of a socket, one of which ends the string.
-SOCKET_PATH_BYTES = 107
+# containerd's own limit, a little below the kernel's, for the longer of its two sockets.
+SOCKET_PATH_BYTES = 104
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Node:
 
     def prepare(self, *, nameservers: Sequence[str], snapshotter: str) -> None:
         """Write keys and configuration. `nameservers` answer for names outside the cluster; there may be none."""
-        if len(str(self.socket)) > SOCKET_PATH_BYTES:
+        if len(f"{self.socket}.ttrpc") > SOCKET_PATH_BYTES:
             raise Failure(f"{self.socket} is too long for a socket: set PERDURE_CACHE to a shorter path")
         authority = self.control_plane.prepare()
         server = self.control_plane.server

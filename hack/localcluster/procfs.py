@@ -1,5 +1,6 @@
 """Facts about processes, from /proc: enough to end what we started, and nothing that merely looks like it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -35,8 +36,9 @@ def command_line(pid: int) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """The children that the main thread of `pid` started; none when it is gone."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
+    """Its children, whichever of its threads started them; none when it is gone."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child) for child in task.read_text().split()]
+    return found

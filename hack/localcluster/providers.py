@@ -29,8 +29,14 @@ class Provider(Protocol):
     def status(self) -> bool:
         """Print how it is; True when it can be used."""
 
+    def is_up(self) -> bool:
+        """Whether it can be used right now."""
+
     def load_image(self, archives: Sequence[Path]) -> None:
         """Make the images in these docker archives available to pods."""
+
+    def signal(self, container: str, signal: str) -> None:
+        """Send a signal (KILL, STOP, …) to the main process of the container with this id, from outside of it."""
 
 
 def choose(settings: Settings, kubeconfig: str | None = None, env: Mapping[str, str] = os.environ) -> Provider:
