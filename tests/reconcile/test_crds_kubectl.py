@@ -74,6 +74,21 @@ def test_the_chart_installs_the_definitions_and_keeps_them(empty: RunningControl
         workflows.get("kept")
 
 
+def test_the_chart_is_free_of_lint_and_knows_its_values() -> None:
+    assert "0 chart(s) failed" in helm.run("lint", helm.CRD_CHART, "--strict", "--kube-version", helm.KUBE_VERSION)
+    with pytest.raises(helm.HelmFailed, match="keeep"):
+        helm.template(chart=helm.CRD_CHART, overrides={"keeep": True})
+
+
+def test_labels_and_annotations_of_the_chart_never_displace_its_own() -> None:
+    overrides = {"commonLabels": {"team": "x"}, "commonAnnotations": {"helm.sh/resource-policy": "none", "a": "b"}}
+    for kept in (True, False):
+        for each in helm.objects(helm.template(chart=helm.CRD_CHART, overrides={**overrides, "keep": kept})):
+            metadata = each["metadata"]
+            assert metadata["labels"]["team"] == "x"
+            assert metadata["annotations"] == {"helm.sh/resource-policy": "keep" if kept else "none", "a": "b"}
+
+
 @pytest.mark.parametrize("path", ["examples/order/workflow.yaml", "examples/declared/workflow.yaml"])
 def test_the_examples_apply(definitions: RunningControlPlane, path: str) -> None:
     namespace = definitions.new_namespace()
