@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.support import pod_discovery
+from tests.support.pod_discovery import label_name
 from tests.support.tiers import unavailable
 
 SCRAPE_INTERVAL = "1s"
@@ -82,10 +84,17 @@ def running(folder: Path, *, monitors: Sequence[Object], rules: Object, api_serv
     if program is None:
         unavailable("cluster", "prometheus is missing: it is in Debian's package prometheus")
     (folder / "rules.yml").write_text(yaml.safe_dump(rules["spec"]))
-    scrapes = [scrape_config(monitor, api_server) for monitor in monitors]
-    every = {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL}
-    configuration = {"global": every, "rule_files": ["rules.yml"], "scrape_configs": scrapes}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    with pod_discovery.serving(api_server) as discovery:
+        scrapes = [scrape_config(monitor, api_server, discovery) for monitor in monitors]
+        every = {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL}
+        configuration = {"global": every, "rule_files": ["rules.yml"], "scrape_configs": scrapes}
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+        with _started(program, folder) as url:
+            yield Prometheus(url)
+
+
+@contextmanager
+def _started(program: str, folder: Path) -> Iterator[str]:
     port = _free_port()
     argv = [
         program,
@@ -98,7 +107,7 @@ def running(folder: Path, *, monitors: Sequence[Object], rules: Object, api_serv
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(url, process, folder / "prometheus.log")
-        yield Prometheus(url)
+        yield url
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -108,18 +117,18 @@ def running(folder: Path, *, monitors: Sequence[Object], rules: Object, api_serv
             process.wait()
 
 
-def scrape_config(monitor: Object, api_server: str) -> dict[str, Any]:
+def scrape_config(monitor: Object, api_server: str, discovery: str) -> dict[str, Any]:
     """What the Prometheus operator makes of a PodMonitor, but for the way to the pods."""
     spec = monitor["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]
     selector = spec["selector"]
     keep = [
-        _keep(f"__meta_kubernetes_pod_label_{_name(label)}", re.escape(value))
+        _keep(f"__meta_kubernetes_pod_label_{label_name(label)}", re.escape(value))
         for label, value in selector.get("matchLabels", {}).items()
     ]
     for each in selector.get("matchExpressions", []):
         assert each["operator"] == "Exists", each
-        keep.append(_keep(f"__meta_kubernetes_pod_labelpresent_{_name(each['key'])}", "true"))
+        keep.append(_keep(f"__meta_kubernetes_pod_labelpresent_{label_name(each['key'])}", "true"))
     keep.append(_keep("__meta_kubernetes_pod_container_port_name", endpoint["port"]))
     keep.append(_keep("__meta_kubernetes_pod_phase", "Pending|Running|Unknown"))
     place = ["__meta_kubernetes_namespace", "__meta_kubernetes_pod_name", "__meta_kubernetes_pod_container_port_number"]
@@ -127,12 +136,9 @@ def scrape_config(monitor: Object, api_server: str) -> dict[str, Any]:
     return {
         "job_name": f"{monitor['metadata']['namespace']}/{monitor['metadata']['name']}",
         "honor_labels": endpoint.get("honorLabels", False),
-        "kubernetes_sd_configs": [
-            {
-                "role": "pod",
-                "api_server": api_server,
-                "namespaces": {"names": spec["namespaceSelector"]["matchNames"]},
-            }
+        "http_sd_configs": [
+            {"url": f"{discovery}/{namespace}", "refresh_interval": SCRAPE_INTERVAL}
+            for namespace in spec["namespaceSelector"]["matchNames"]
         ],
         "relabel_configs": [
             *keep,
@@ -156,11 +162,6 @@ def scrape_config(monitor: Object, api_server: str) -> dict[str, Any]:
 
 def _keep(source: str, regex: str) -> dict[str, Any]:
     return {"action": "keep", "source_labels": [source], "regex": regex}
-
-
-def _name(label: str) -> str:
-    """How service discovery spells a label."""
-    return re.sub(r"[^a-zA-Z0-9_]", "_", label)
 
 
 def _free_port() -> int:
