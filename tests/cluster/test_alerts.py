@@ -12,8 +12,9 @@ from tests.cluster.release import Release
 from tests.support import helm, prometheus
 from tests.support.prometheus import Prometheus
 
-FLOWS = Path(__file__).parent / "e2e_flows.py"
+FLOWS = Path(__file__).parent / "alert_flows.py"
 POOL = "alerts"
+NO_POOL = "no-such-pool"
 # From the first scrape after the event; the rest is for a machine that is busy with other tests.
 SECONDS = 60.0
 # What a person would wait for is cut short, and one failed run is enough.
@@ -25,6 +26,7 @@ SETTINGS: dict[str, Any] = {
             "enabled": True,
             "alerts": {
                 "runsFailing": {"for": "0s", "thresholds": {"minimumFailed": 1}},
+                "noWorker": {"for": "0s"},
                 "operatorNotReconciling": {"for": "30s"},
             },
         },
@@ -57,43 +59,64 @@ def watched(
         yield running
 
 
-def workflow(name: str, **spec: Any) -> dict[str, Any]:
-    kind = {"apiVersion": "perdure.dev/v1alpha1", "kind": "Workflow"}
-    return {**kind, "metadata": {"name": name}, "spec": {"workerPool": POOL, **spec}}
+@pytest.fixture(scope="module")
+def quiet(watched: Prometheus, rendered: list[helm.Resource]) -> dict[str, list[Any]]:
+    """The firing alerts by name, before anything went wrong."""
+    return {rule["alert"]: watched.alerts(rule["alert"]) for rule in rules_of(rendered)}
 
 
-def test_a_failing_run_makes_its_alert_fire(release: Release, watched: Prometheus) -> None:
-    assert watched.alerts("PerdureRunsFailing") == []
-    release.kubectl.apply([workflow("alert-failing", workflow="e2e.failing")])
-    release.kubectl.run("wait", "--for=jsonpath={.status.phase}=Failed", "workflow/alert-failing", "--timeout=60s")
+@pytest.fixture(scope="module")
+def trouble(release: Release, watched: Prometheus, quiet: dict[str, list[Any]]) -> Prometheus:
+    """One run that fails and one that nobody can claim. Prometheus, which is to notice."""
+    release.kubectl.apply([workflow("alert-failing", POOL), workflow("alert-waiting", NO_POOL)])
+    release.kubectl.run("wait", "--for=jsonpath={.status.phase}=Failed", "workflow/alert-failing", "--timeout=55s")
+    return watched
 
-    (alert,) = watched.until("the alert", lambda: watched.alerts("PerdureRunsFailing"), seconds=SECONDS)
+
+def workflow(name: str, pool: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "perdure.dev/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": name},
+        "spec": {"workerPool": pool, "workflow": "alerts.failing"},
+    }
+
+
+def rules_of(rendered: list[helm.Resource]) -> list[dict[str, Any]]:
+    groups = helm.only(rendered, "PrometheusRule")["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_all_is_quiet_while_all_is_well(quiet: dict[str, list[Any]]) -> None:
+    assert quiet == {name: [] for name in quiet}
+    assert len(quiet) == 5
+
+
+def test_a_failing_run_makes_its_alert_fire(release: Release, trouble: Prometheus) -> None:
+    (alert,) = trouble.until("the alert", lambda: trouble.alerts("PerdureRunsFailing"), seconds=SECONDS)
 
     assert alert["labels"]["namespace"] == release.namespace
-    assert alert["labels"]["workflow"] == "e2e.failing"
+    assert alert["labels"]["workflow"] == "alerts.failing"
     assert alert["labels"]["severity"] == "warning"
     assert alert["annotations"]["runbook_url"] == "docs/runbooks/runs-failing.md"
 
 
-def test_no_other_alert_fires_and_every_rule_can_be_evaluated(
-    watched: Prometheus, rendered: list[helm.Resource]
-) -> None:
-    groups = helm.only(rendered, "PrometheusRule")["spec"]["groups"]
-    names = {rule["alert"] for group in groups for rule in group["rules"]} - {"PerdureRunsFailing"}
-    assert len(names) == 4
-    assert [watched.alerts(name) for name in sorted(names)] == [[]] * 4
-    assert watched.rule_problems() == []
+def test_a_run_that_nobody_can_claim_makes_its_alert_fire(release: Release, trouble: Prometheus) -> None:
+    """Labelled with the run's namespace and pool, not those of the operator that reports it: honorLabels."""
+    (alert,) = trouble.until("the alert", lambda: trouble.alerts("PerdureNoWorker"), seconds=SECONDS)
+
+    assert alert["labels"]["namespace"] == release.namespace
+    assert alert["labels"]["pool"] == NO_POOL
+    assert alert["labels"]["severity"] == "critical"
 
 
-def test_every_metric_of_the_alerts_is_in_a_real_scrape(watched: Prometheus, rendered: list[helm.Resource]) -> None:
-    """The failed run before has been counted, so all of them must be there."""
-    groups = helm.only(rendered, "PrometheusRule")["spec"]["groups"]
-    used = {name for group in groups for rule in group["rules"] for name in re.findall(r"perdure_\w+", rule["expr"])}
+def test_every_metric_of_the_alerts_is_in_a_real_scrape(trouble: Prometheus, rendered: list[helm.Resource]) -> None:
+    used = {name for rule in rules_of(rendered) for name in re.findall(r"perdure_\w+", rule["expr"])}
     for name in sorted(used):
-        watched.until_there(name, seconds=SECONDS)
+        trouble.until_there(name, seconds=SECONDS)
+    assert trouble.rule_problems() == []
 
 
-def test_labels_of_the_operator_are_those_of_the_runs(release: Release, watched: Prometheus) -> None:
-    """Not those of the operator's pod: that is what honorLabels is for."""
-    query = f'perdure_pool_workers{{state="live", pool="{POOL}", namespace="{release.namespace}"}} == 1'
-    watched.until_there(query, seconds=SECONDS)
+def test_the_other_alerts_stay_silent(trouble: Prometheus, rendered: list[helm.Resource]) -> None:
+    others = {rule["alert"] for rule in rules_of(rendered)} - {"PerdureRunsFailing", "PerdureNoWorker"}
+    assert {name: trouble.alerts(name) for name in others} == {name: [] for name in others}
