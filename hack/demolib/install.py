@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.console import Failure, run_with_progress, say
+from localcluster.console import Failure, run, run_with_progress, say
 from testrun import ROOT
 from testrun.machine import hack, output
 
@@ -17,6 +17,8 @@ from demolib.kubectl import Kubectl
 
 NAMESPACE = "perdure-demo"
 RELEASE = "perdure"
+DEFINITIONS = "perdure-crds"
+CHARTS = ROOT / "charts"
 TAG = "dev"
 HELM_SECONDS = 300
 """Pulling images in a cluster that is not ours may take minutes; here it takes seconds."""
@@ -55,10 +57,9 @@ def install(where: str) -> Installation:
     kubeconfig = output("cluster", "kubeconfig")
     kubectl = Kubectl(output("cluster", "tool", "kubectl"), kubeconfig, NAMESPACE)
     operator, worker = _images(where)
-    helm = output("cluster", "tool", "helm")
-    env = kubectl.env
-    _helm(helm, env, "perdure-crds", ROOT / "charts" / "perdure-crds", [])
-    _helm(helm, env, RELEASE, ROOT / "charts" / "perdure", _values(operator))
+    helm = Helm(output("cluster", "tool", "helm"), kubectl)
+    helm.install_definitions()
+    helm.install(RELEASE, CHARTS / "perdure", _values(operator))
     return Installation(kubectl, worker)
 
 
@@ -74,8 +75,8 @@ def _images(where: str) -> tuple[Image, Image]:
             "hack/images, push perdure-operator and perdure-worker, and set PERDURE_IMAGES to REGISTRY/PATH (and "
             f"PERDURE_IMAGES_TAG, if it is not {TAG}). Or unset KUBECONFIG to use a cluster on this machine"
         )
-    hack("images", f"--tag={TAG}", "--load")
-    operator, worker = (Path(line) for line in output("images", f"--tag={TAG}", "operator", "worker").splitlines())
+    answer = hack("images", f"--tag={TAG}", "--load", "operator", "worker")
+    operator, worker = (Path(line) for line in answer.splitlines())
     return Image("perdure-operator", TAG, _digest(operator)), Image("perdure-worker", TAG, _digest(worker))
 
 
@@ -94,11 +95,33 @@ def _values(operator: Image) -> list[str]:
     ]
 
 
-def _helm(helm: str, env: dict[str, str], name: str, chart: Path, values: Sequence[str]) -> None:
-    command = ["upgrade", "--install", name, str(chart), f"--namespace={NAMESPACE}", "--create-namespace", *values]
-    say(f"helm upgrade --install {name} {chart.relative_to(ROOT)} --namespace {NAMESPACE}")
-    argv = [helm, *command, "--wait", f"--timeout={HELM_SECONDS}s"]
-    run_with_progress(argv, f"helm {name}", progress=lambda _: "", cwd=ROOT, env=env)
+@dataclass(frozen=True)
+class Helm:
+    """helm, on the cluster and in the namespace of the demo."""
+
+    program: str
+    kubectl: Kubectl
+
+    def install_definitions(self) -> None:
+        """The custom resource definitions. There is one set in a cluster: those of another release stay its own."""
+        chart = CHARTS / "perdure-crds"
+        owner = r"{.metadata.annotations.meta\.helm\.sh/release-namespace}"
+        every = "{range .items[*]}{.metadata.name} " + owner + '{"\\n"}{end}'
+        owners = self.kubectl.run("get", "crd", f"--output=jsonpath={every}")
+        others = [line.split() for line in owners.splitlines() if ".perdure.dev" in line]
+        if any(owner[1:] != [NAMESPACE] for owner in others):
+            say("the custom resource definitions belong to another release: bringing them up to date")
+            rendered = run([self.program, "template", DEFINITIONS, chart], env=self.kubectl.env)
+            self.kubectl.run("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=rendered)
+        else:
+            self.install(DEFINITIONS, chart, [])
+
+    def install(self, name: str, chart: Path, values: Sequence[str]) -> None:
+        """Install or bring up to date, and wait until all of it is ready."""
+        command = ["upgrade", "--install", name, str(chart), f"--namespace={NAMESPACE}", "--create-namespace", *values]
+        say(f"helm upgrade --install {name} {chart.relative_to(ROOT)} --namespace {NAMESPACE}")
+        argv = [self.program, *command, "--wait", f"--timeout={HELM_SECONDS}s"]
+        run_with_progress(argv, f"helm {name}", progress=lambda _: "", cwd=ROOT, env=self.kubectl.env)
 
 
 def remove(where: str) -> None:

@@ -19,7 +19,7 @@ PODS = 2
 """One to be killed, and one to go on."""
 
 STEP_SECONDS = 3
-"""How long the step takes in which the worker is killed: long enough to see it and to hit it."""
+"""How long each step takes: long enough to see it and to hit it."""
 
 
 def objects(worker: Image) -> tuple[list[Any], str]:
@@ -28,7 +28,7 @@ def objects(worker: Image) -> tuple[list[Any], str]:
     workflow = copy.deepcopy(_document("Workflow"))
     name = f"order-{time.strftime('%H%M%S')}"
     workflow["metadata"]["name"] = name
-    workflow["spec"]["input"]["sleep_seconds"] = STEP_SECONDS
+    workflow["spec"]["input"]["pace_seconds"] = STEP_SECONDS
     template = pool["spec"]["template"]
     pool["spec"]["scaling"] = {"min": PODS, "max": PODS}
     template.setdefault("metadata", {}).setdefault("annotations", {})["perdure.dev/image"] = worker.content

@@ -58,20 +58,22 @@ def cluster() -> Iterator[None]:
             hack("cluster", "down")
 
 
-def hack(command: str, *arguments: str) -> None:
-    """Run a command of hack/ with its progress on the terminal."""
+def hack(command: str, *arguments: str) -> str:
+    """Run a command of hack/ with its progress on the terminal; gives the few lines that it prints as its answer."""
     words: deque[str] = deque(maxlen=1)
     argv: list[str | Path] = [ROOT / "hack" / command, *arguments]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
         for line in process.stderr:
             print(line, end="", file=sys.stderr, flush=True)
             words.append(line)
+        answer = process.stdout.read()
     _check(process.returncode, f"hack/{command} {' '.join(arguments)}".strip(), words[0] if words else "")
+    return answer.strip()
 
 
 def output(command: str, *arguments: str) -> str:
-    """What a short command of hack/ prints."""
+    """What a short command of hack/ prints, without its progress."""
     done = subprocess.run([ROOT / "hack" / command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     _check(done.returncode, f"hack/{command} {' '.join(arguments)}", done.stderr.strip().rpartition("\n")[2])
     return done.stdout.strip()
