@@ -41,6 +41,9 @@ MIGRATE_SECONDS = (0.5, 10.0)
 STOP_SECONDS = 8.0
 """Longest end: below the shortest grace period anybody sets; what is unfinished is found by the next leader."""
 
+LOOK_SECONDS = 5.0
+"""Time between two looks at the mounted URL or password; the kubelet takes about a minute to bring a new one."""
+
 
 class Operator:
     """One operator. `run` returns after `stop` was set, or raises what cannot be mended by waiting."""
@@ -154,16 +157,38 @@ class Operator:
 
 
 async def serve(settings: OperatorSettings, url: str) -> None:
-    """Run until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT, or until the database is another one."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    await Operator(settings, url).run(stop)
+    look = asyncio.create_task(stop_when_moved(url, stop))
+    try:
+        await Operator(settings, url).run(stop)
+    finally:
+        look.cancel()
+
+
+async def stop_when_moved(url: str, stop: asyncio.Event, *, every: float = LOOK_SECONDS) -> None:
+    """Set `stop` once the database's URL or password is another one: the kubelet starts the process again with it.
+
+    Open connections would outlive a new password, but none could be opened after it. `every` in seconds.
+    """
+    while True:
+        await asyncio.sleep(every)
+        try:
+            moved = await asyncio.to_thread(database_url) != url
+        except ConfigurationError as error:
+            log.warning("the database's URL cannot be read any more; going on with the last one", reason=str(error))
+            continue
+        if moved:
+            log.info("the database's URL or password has changed: ending, to start again with it")
+            stop.set()
+            return
 
 
 def main() -> int:
-    """Exit code 0 after a signal, 2 for settings that cannot be used."""
+    """Exit code 0 after a clean stop, 2 for settings that cannot be used."""
     try:
         settings = load()
         url = database_url()
