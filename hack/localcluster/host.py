@@ -18,6 +18,7 @@ from localcluster.node import HIDDEN, UPLINK
 from localcluster.settings import Settings
 
 CGROUPS = Path("/sys/fs/cgroup")
+CONTROLLERS = {"cpu", "cpuset", "hugetlb", "memory", "pids"}
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 # The kernel frees a cgroup a moment after the last process in it has ended.
 CGROUP_SECONDS = 20.0
@@ -55,6 +56,8 @@ class Host:
 
     def take_cgroups(self) -> None:
         """One cgroup for all pods in each hierarchy; there is one hierarchy in version 2, and many in version 1."""
+        if _is_version_2():
+            _delegate_controllers()
         for hierarchy in _hierarchies():
             if (hierarchy / "cgroup.clone_children").exists():
                 # A new cpuset cgroup is unusable until it names processors and memory; this copies the parent's.
@@ -107,11 +110,27 @@ class Host:
             run(["umount", "--lazy", point])
 
 
+def _is_version_2() -> bool:
+    return (CGROUPS / "cgroup.controllers").exists()
+
+
 def _hierarchies() -> Iterator[Path]:
-    if (CGROUPS / "cgroup.controllers").exists():
+    if _is_version_2():
         yield CGROUPS
     else:
         yield from (path for path in sorted(CGROUPS.iterdir()) if (path / "cgroup.procs").exists())
+
+
+def _delegate_controllers() -> None:
+    """In version 2 a cgroup has only the controllers that its parent hands down, and the kubelet wants all of these."""
+    for controller in CONTROLLERS & set((CGROUPS / "cgroup.controllers").read_text().split()):
+        try:
+            (CGROUPS / "cgroup.subtree_control").write_text(f"+{controller}")
+        except OSError as error:
+            raise Failure(
+                f"the cgroup controller {controller} cannot be handed to the cluster ({error.strerror}): in a "
+                "container all processes must first be in cgroups below its topmost one. Use KUBECONFIG or kind here"
+            ) from None
 
 
 def _remove_cgroup(cgroup: Path) -> None:
