@@ -104,6 +104,7 @@ CASES = [
     case("backlog_live_workers", ["ns", "default"], "", 250),
     case("backlog_unclaimed", ["ns", 500, 2.0, "r050000"], "workflows_unexplained workflows_explained", 1500),
     case("backlog_set_waiting", [IDS, [0] * 100, ['{"kind": "A"}'] * 100], "workflows_pkey", 500),
+    case("backlog_queues", [2000], "workflows_ready", 10_000),
     case("backlog_phases", [20_000], "workflows_open workflows_ready workflows_suspended", 45_000),
 ]
 

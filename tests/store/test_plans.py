@@ -11,6 +11,7 @@ from perdure.store.migrate import migrate
 from perdure.store.pool import connect
 from perdure.store.statements import sql
 
+from tests.store.builders import Connection, add_worker
 from tests.store.plan_cases import CASES, WITHOUT_TABLES, Case
 from tests.store.scale import seed
 from tests.support.postgres import PostgresServer
@@ -52,20 +53,58 @@ async def test_plan(large_url: str, case: Case, mode: str) -> None:
     assert rows_touched(plan) <= case.most_rows
 
 
+async def test_a_claim_planned_on_an_empty_table_stays_good_when_it_grows(pg_url: str, conn: Connection) -> None:
+    """A burst of runs comes faster than statistics: the session's plan is old, and a new one knows nothing."""
+    await conn.execute("ALTER TABLE perdure.workflows SET (autovacuum_enabled = off)")
+    await add_worker(conn, "w0002")
+    old = await connect(pg_url, application_name="old", statement_timeout=0)
+    await prepare(old, "claim", "auto")
+    for _ in range(10):
+        await explain_on(old, claim_of_four())
+    await conn.execute(BURST)
+    new = await connect(pg_url, application_name="new", statement_timeout=0)
+    await prepare(new, "claim", "auto")
+
+    for session in (old, new):
+        plan = await explain_on(session, claim_of_four())
+        assert rows_touched(plan) <= 40
+        await session.close()
+
+
+BURST = """
+INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, status, waiting_since,
+                               status_due_at)
+SELECT n::text, 'ns', 'n', 'x', '{workflow:x}', 'default', 'default', 100, 10, now(), now()
+  FROM generate_series(1, 20000) n
+"""
+
+
+def claim_of_four() -> Case:
+    return next(each for each in CASES if each.statement == "claim")
+
+
 async def explain(url: str, case: Case, mode: str) -> list[dict[str, Any]]:
     """All nodes of the plan of the statement as it runs; nothing of it stays."""
     connection = await connect(url, application_name="plans", statement_timeout=0)
     try:
-        await connection.execute(f"SET plan_cache_mode = force_{mode}_plan")
-        await connection.execute(f"PREPARE shipped AS {sql(case.statement)}")
-        arguments = ", ".join(literal(each) for each in case.arguments)
-        transaction = connection.transaction()
-        await transaction.start()
-        found = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE shipped({arguments})")
-        await transaction.rollback()
-        return list(nodes(json.loads(found)[0]["Plan"]))
+        await prepare(connection, case.statement, f"force_{mode}_plan")
+        return await explain_on(connection, case)
     finally:
         await connection.close()
+
+
+async def prepare(connection: Connection, statement: str, mode: str) -> None:
+    await connection.execute(f"SET plan_cache_mode = {mode}")
+    await connection.execute(f"PREPARE shipped AS {sql(statement)}")
+
+
+async def explain_on(connection: Connection, case: Case) -> list[dict[str, Any]]:
+    arguments = ", ".join(literal(each) for each in case.arguments)
+    transaction = connection.transaction()
+    await transaction.start()
+    found = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE shipped({arguments})")
+    await transaction.rollback()
+    return list(nodes(json.loads(found)[0]["Plan"]))
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -349,7 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         server.start()
         return server.wait()
-    except ConfigurationError as error:
+    except (ConfigurationError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     finally:

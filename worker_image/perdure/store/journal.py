@@ -167,14 +167,14 @@ def _columns_of(ending: Ending) -> _EndingColumns:
             retry = waiting.encode(WaitingFor("RetryBackoff", message=message))
             return _EndingColumns("failed", error=error.to_json(), waiting_for=retry)
         case Cancelled(reason):
-            return _EndingColumns("cancelled", reason=reason)
+            return _EndingColumns("cancelled", reason=waiting.clean(reason))
         case Mismatch(error):
             held = waiting.encode(WaitingFor("ReplayMismatch", name=error.step, message=error.message))
             return _EndingColumns("mismatch", error=error.to_json(), waiting_for=held)
         case Parked(waiting_for, wake_in):
             return _EndingColumns("parked", waiting_for=waiting.encode(waiting_for), wake_in=wake_in)
         case Released(reason):
-            return _EndingColumns("released", reason=reason)
+            return _EndingColumns("released", reason=waiting.clean(reason))
         case Lost():
             raise ValueError("a lost run has nothing to write")
     assert_never(ending)

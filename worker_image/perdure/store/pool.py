@@ -44,8 +44,7 @@ connection_errors: tuple[type[BaseException], ...] = (
     OSError,
     TimeoutError,
 )
-"""Exceptions after which nothing is known about what was asked. Ask `is_bad_row` first: an argument that the
-client itself could not encode is an `InterfaceError`, too."""
+"""Exceptions after which nothing is known about what was asked."""
 
 _TRANSIENT_CLASSES = ("08", "53", "57")
 _TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "25006", "25P03", "25P04"})
@@ -58,15 +57,14 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
-    return isinstance(error, connection_errors) and not is_bad_row(error)
+    return isinstance(error, connection_errors)
 
 
 def is_bad_row(error: BaseException) -> bool:
     """Whether a value in the statement is at fault (NUL, lone surrogate, constraint, size): a batch is to be split
     until the row that cannot be stored stands alone."""
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "")[:2] in _BAD_ROW_CLASSES
-    return isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    # What the client itself cannot encode has class 22, too.
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in _BAD_ROW_CLASSES
 
 
 def database_url(env: Mapping[str, str] | None = None) -> str:

@@ -15,6 +15,7 @@ import asyncpg
 from perdure.model.rows import NewRun
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store.statements import sql
+from perdure.store.waiting import clean
 
 PURGE_STEPS = 10_000
 """Steps removed by one statement: some 50 ms, far below the statement's timeout."""
@@ -79,7 +80,7 @@ async def cancel(connection: asyncpg.Connection[Any], run_id: str, mode: CancelM
     CANCELLED: it was owned by nobody and has ended (or had before). RUNNING: its owner sees the flag at its next
     checkpoint. Another final status: it had ended, nothing changed. A cancel never gets weaker. Durable on return.
     """
-    status = await connection.fetchval(sql("run_cancel"), run_id, mode, reason)
+    status = await connection.fetchval(sql("run_cancel"), run_id, mode, clean(reason))
     return None if status is None else RunStatus(status)
 
 

@@ -1,4 +1,8 @@
-"""`WaitingFor` as it is stored in `workflows.waiting_for`. Used by every module here that reads or writes it."""
+"""`WaitingFor` as it is stored in `workflows.waiting_for`, and other sentences for people in the rows of runs.
+
+Used by every module here that reads or writes them. What users wrote (the message of an exception, a reason) may
+hold anything; it must not make a row that cannot be stored.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,18 @@ MESSAGE_LIMIT = 1000
 """Characters kept of a message: it is a sentence for people, and it is copied into the status of a resource."""
 
 
+def clean(text: str) -> str:
+    """The text as the database can hold it: without NUL and lone surrogates, cut to `MESSAGE_LIMIT`."""
+    return text[:MESSAGE_LIMIT].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
 def encode(waiting: WaitingFor) -> str:
     """JSON text for the column. Fields that are empty are left out, so that equal values are equal texts."""
-    fields: dict[str, str] = {"kind": waiting.kind}
+    fields: dict[str, str] = {"kind": clean(waiting.kind)}
     if waiting.name:
-        fields["name"] = waiting.name
+        fields["name"] = clean(waiting.name)
     if waiting.message:
-        fields["message"] = waiting.message[:MESSAGE_LIMIT]
+        fields["message"] = clean(waiting.message)
     if waiting.until is not None:
         fields["until"] = waiting.until.isoformat()
     return json.dumps(fields)

@@ -2,9 +2,16 @@
 -- Run by: the operator's intake, for every resource whose generation moved and at each resync; clients.
 -- Locks: the run's row, only when there is something to write.
 -- Expected index: workflows_pkey. `written` false: nothing to do, or an older generation than the row's.
--- Zero rows: a twin created the row after this statement's snapshot; read it again.
+-- Zero rows: the same, but only the row's newest version says so, which this statement's snapshot does not show.
 -- A cancel ends at once what nobody owns and is a flag for the owner of the rest; it only ever gets stronger.
-WITH up AS (
+WITH settled AS MATERIALIZED (
+    SELECT w.status, w.generation FROM perdure.workflows w
+     WHERE w.id = $1::text
+       AND (w.deleted OR w.generation > $14::bigint
+            OR (w.generation, w.priority, w.timeout, w.suspended, w.max_recoveries)
+               IS NOT DISTINCT FROM ($14::bigint, $8::integer, $9::interval, $10::boolean, $12::integer)
+               AND ($11::text IS NULL OR w.status >= 50 OR w.cancel_mode IN ($11::text, 'Immediate')))
+), up AS (
     INSERT INTO perdure.workflows AS w (
         id, namespace, name, workflow, requires, pool, queue, priority, timeout, suspended, cancel_mode,
         cancel_reason, max_recoveries, max_run_attempts, generation, status, finished_at, waiting_since,
@@ -13,13 +20,7 @@ WITH up AS (
            $10::boolean, $11::text, CASE WHEN $11::text IS NOT NULL THEN 'cancel was requested' END,
            $12::integer, $13::integer, $14::bigint, CASE WHEN $11::text IS NULL THEN 10 ELSE 70 END,
            CASE WHEN $11::text IS NOT NULL THEN now() END, now(), now()
-     WHERE NOT EXISTS (
-           SELECT FROM perdure.workflows o
-            WHERE o.id = $1::text
-              AND (o.deleted OR o.generation > $14::bigint
-                   OR (o.generation, o.priority, o.timeout, o.suspended, o.max_recoveries)
-                      IS NOT DISTINCT FROM ($14::bigint, $8::integer, $9::interval, $10::boolean, $12::integer)
-                      AND ($11::text IS NULL OR o.status >= 50 OR o.cancel_mode IN ($11::text, 'Immediate'))))
+     WHERE NOT EXISTS (SELECT FROM settled)
     ON CONFLICT (id) DO UPDATE SET
         priority = excluded.priority,
         timeout = excluded.timeout,
@@ -55,5 +56,4 @@ WITH up AS (
 )
 SELECT up.created, true AS written, up.status, up.generation FROM up
 UNION ALL
-SELECT false, false, o.status, o.generation
-  FROM perdure.workflows o WHERE o.id = $1::text AND NOT EXISTS (SELECT FROM up)
+SELECT false, false, settled.status, settled.generation FROM settled
