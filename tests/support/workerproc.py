@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from perdure.api import default_registry
 from perdure.model.rows import NewRun, step_requirement, workflow_requirement
 from perdure.model.states import RunStatus
 from perdure.store import runs
+from perdure.store.pool import connect
 from perdure.worker.settings import WorkerSettings
 from perdure.worker.worker import Worker
 
@@ -63,7 +64,14 @@ async def working(url: str, **changes: Any) -> AsyncIterator[Worker]:
 class WorkerProcess:
     """`python -m perdure.worker` with the test's workflows; killed at the end of the block if it still runs."""
 
-    def __init__(self, url: str, *, modules: str = "tests.worker.flows", **changes: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        modules: str = "tests.worker.flows",
+        environment: Mapping[str, str] | None = None,
+        **changes: Any,
+    ) -> None:
         given = {**TEST_SETTINGS, "metrics_port": 0, "probe_port": 0, **changes}
         path = os.pathsep.join([str(ROOT), str(ROOT / "worker_image")])
         self._env = {
@@ -73,6 +81,7 @@ class WorkerProcess:
             "PERDURE_DATABASE_URL": url,
             "PERDURE_MODULES": modules,
             **{f"PERDURE_{name.upper()}": str(value) for name, value in given.items()},
+            **(environment or {}),
         }
         with tempfile.NamedTemporaryFile(prefix="perdure-worker-", suffix=".log", delete=False) as file:
             self._log = Path(file.name)
@@ -109,16 +118,20 @@ class WorkerProcess:
     async def ended(self, seconds: float = STOP_SECONDS) -> int:
         """Its exit code, once it has ended."""
 
-        async def code() -> tuple[int] | None:
-            found = self.process.poll()
-            return None if found is None else (found,)
+        async def over() -> bool:
+            return self.process.poll() is not None
 
-        return (await eventually(code, "the worker's process ends", seconds))[0]
+        await eventually(over, "the worker's process ends", seconds)
+        return self.process.wait()
+
+    def text(self) -> str:
+        """Everything it wrote."""
+        return self._log.read_text()
 
     def lines(self) -> list[dict[str, Any]]:
         """What it logged, as far as it is JSON."""
         found = []
-        for line in self._log.read_text().splitlines():
+        for line in self.text().splitlines():
             try:
                 found.append(json.loads(line))
             except ValueError:
@@ -166,7 +179,9 @@ async def finished(conn: "asyncpg.Connection[Any]", run_id: str, seconds: float 
         found = await runs.get_status(conn, run_id)
         return found if found is not None and found.finished else None
 
-    return await eventually(status, f"run {run_id} ends", seconds)
+    found = await eventually(status, f"run {run_id} ends", seconds)
+    assert found is not None
+    return found
 
 
 async def effects(conn: "asyncpg.Connection[Any]", run_id: str) -> list[tuple[str, str]]:
@@ -186,9 +201,24 @@ async def open_gate(conn: "asyncpg.Connection[Any]", name: str) -> None:
     await conn.execute("INSERT INTO public.gates VALUES ($1) ON CONFLICT DO NOTHING", name)
 
 
+async def connect_again(url: str) -> "asyncpg.Connection[Any]":
+    """A session on a database that is coming back."""
+
+    async def connected() -> "asyncpg.Connection[Any] | None":
+        try:
+            return await connect(url, application_name="test")
+        except Exception:
+            return None
+
+    found = await eventually(connected, "the database is back")
+    assert found is not None
+    return found
+
+
 __all__ = [
     "TEST_LEASE",
     "WorkerProcess",
+    "connect_again",
     "effects",
     "enqueue",
     "finished",

@@ -64,6 +64,12 @@ async def nothing(number: int) -> int:
 
 
 @perdure.step
+async def pause(number: int, seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return number
+
+
+@perdure.step
 async def note(label: str) -> str:
     await effect("done", label)
     return label
@@ -131,6 +137,13 @@ async def slow_retry(label: str) -> str:
 async def no_op(steps: int) -> int:
     for number in range(steps):
         await nothing(number)
+    return steps
+
+
+@perdure.workflow(name="t.paced")
+async def paced(steps: int, seconds: float) -> int:
+    for number in range(steps):
+        await pause(number, seconds)
     return steps
 
 

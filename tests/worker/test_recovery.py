@@ -6,7 +6,6 @@ import signal
 import pytest
 from perdure.model.states import RunStatus, WorkerState
 from perdure.store import runs
-from perdure.store.pool import connect
 from perdure.telemetry import names
 from perdure.worker.link import Connection
 
@@ -15,6 +14,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.workerproc import (
     TEST_LEASE,
     WorkerProcess,
+    connect_again,
     effects,
     enqueue,
     finished,
@@ -150,10 +150,10 @@ async def test_a_database_that_restarts_under_load_loses_and_doubles_nothing(
     async with working(db, slots=20, lease_seconds=5.0) as worker:
         await until_steps(conn, 200)
         await asyncio.to_thread(pg_server.restart)
-        again = await _connect_again(db)
+        again = await connect_again(db)
         await until_steps(again, 1500)
         await asyncio.to_thread(pg_server.restart, clean=False)
-        again = await _connect_again(db)
+        again = await connect_again(db)
         for number in range(40):
             assert await finished(again, f"r{number}", 60.0) is RunStatus.SUCCEEDED
         assert await again.fetchval("SELECT count(*) FROM perdure.workflow_steps WHERE status = 30") == 4000
@@ -231,13 +231,3 @@ async def until_steps(conn: Connection, count: int) -> None:
         return bool(await conn.fetchval("SELECT count(*) >= $1 FROM perdure.workflow_steps", count))
 
     await eventually(enough, f"{count} steps are recorded")
-
-
-async def _connect_again(url: str) -> Connection:
-    async def connected() -> "Connection | None":
-        try:
-            return await connect(url, application_name="test")
-        except Exception:
-            return None
-
-    return await eventually(connected, "the database is back")

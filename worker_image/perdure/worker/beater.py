@@ -2,8 +2,12 @@
 
 A beat is sent only after the worker's loop has answered a ping: a worker whose loop is stuck must lose its runs, not
 keep them for ever. Each beat brings back the runs this worker owns, which `session` compares with those it runs.
-Keeps rule R13's clock (`LocalLease`, from the send of the last success), and ends the process when, at twice the
-lease without success, bodies still run that nobody could stop: a successor has the runs by then.
+Keeps rule R13's clock (`LocalLease`, from the send of the last success).
+
+Two silences are told apart. A loop that does not answer for two leases ends the process: a successor has the runs by
+then, and nothing else can stop a body that blocks. A database that does not answer says nothing about the runs (it
+may be away for everybody), so bodies that were admitted go on and no other begins; after `SILENCE_LEASES` they are
+stopped all the same, which bounds how long a worker that alone is cut off runs beside its successor.
 """
 
 from __future__ import annotations
@@ -28,8 +32,12 @@ log = get_logger(__name__)
 BEATS_PER_LEASE = 3
 """Beats in the time of a lease: two may be lost without harm."""
 
-GIVE_UP_LEASES = 2
-"""Leases without a success after which this registration counts as lost, whatever the database says later."""
+BLOCKED_LEASES = 2
+"""Leases for which the loop may fail to answer before the process ends."""
+
+SILENCE_LEASES = 10
+"""Leases for which the database may be silent before bodies are stopped: five minutes by default, longer than a
+failover takes."""
 
 EXIT_CODE = 75
 """Exit code when the process ends itself (EX_TEMPFAIL: starting again is right)."""
@@ -83,8 +91,13 @@ class Beater:
     # -- in the thread
 
     def _thread_main(self) -> None:
-        with asyncio.Runner() as runner:
-            runner.run(self._main())
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._main())
+        except Exception as error:
+            # Without a heart this registration cannot live: let another begin.
+            log.exception("the heartbeat failed", worker=self._worker_id)
+            self._tell(self._heard.dead, f"its heartbeat failed: {type(error).__name__}: {error}")
 
     async def _main(self) -> None:
         self._stop = asyncio.Event()
@@ -92,40 +105,67 @@ class Beater:
         if self._stopping.is_set():
             return
         link = Link(self._url, application_name=self._worker_id, statement_timeout=self._interval)
-        tasks = [asyncio.create_task(self._beat_on(link)), asyncio.create_task(self._watch_lease())]
-        await asyncio.wait([*tasks, stop := asyncio.create_task(self._stop.wait())], return_when="FIRST_COMPLETED")
-        for task in (*tasks, stop):
-            task.cancel()
-        outcomes = await asyncio.gather(*tasks, stop, return_exceptions=True)
+        beats = asyncio.create_task(self._beat_on(link))
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([beats, stop], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if beats.done():
+            beats.result()
+        else:
+            beats.cancel()
+            await asyncio.wait([beats])
         await link.close()
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
 
     async def _beat_on(self, link: Link) -> None:
-        failures = 0
+        unanswered = failures = 0
+        # A registration that took several attempts may be older than a beat.
+        await asyncio.sleep(max(0.0, self._interval - self._lease.age()))
         while True:
-            await asyncio.sleep(self._interval if not failures else min(self._interval, backoff(failures)))
+            if failures:
+                await asyncio.sleep(min(self._interval, backoff(failures)))
             stamp = await self._ping()
             if stamp is None:
+                unanswered += 1
                 self._metrics.count(names.BEATS_SKIPPED)
                 log.warning("no beat: the event loop did not answer", seconds=self._interval, worker=self._worker_id)
+                # Counted, not timed: a process that was paused as a whole must get the chance to answer.
+                if unanswered >= BLOCKED_LEASES * BEATS_PER_LEASE:
+                    log.critical("the event loop is blocked and the lease long lost: ending the process")
+                    self._heard.exit_process(EXIT_CODE)
+                    return None
                 continue
+            unanswered = 0
             sent_at = lease_clock()
             try:
                 rows = await link.call(store.beat, self._worker_id, self._lease.seconds)
             except Exception as error:
                 failures += 1
-                if failures & (failures - 1) == 0:
-                    report = log.warning if is_transient(error) else log.error
-                    report("a beat failed", error=error, failures=failures, lease_age=round(self._lease.age(), 1))
+                self._report(error, failures)
+                if failures > 1 and self._lease.age() > SILENCE_LEASES * self._lease.seconds:
+                    return await self._give_up()
                 continue
             failures = 0
             if rows is None:
                 self._tell(self._heard.dead, "another process has marked it dead: its lease had run out")
-                return
+                return None
             self._lease.extend(sent_at)
             self._tell(self._heard.rows, stamp, rows)
+            await asyncio.sleep(self._interval)
+
+    def _report(self, error: Exception, failures: int) -> None:
+        self._metrics.count(names.STORE_ERRORS, "beat", "transient" if is_transient(error) else "other")
+        if failures & (failures - 1) == 0:
+            report = log.warning if is_transient(error) else log.error
+            report("a beat failed", error=error, failures=failures, lease_age=round(self._lease.age(), 1))
+
+    async def _give_up(self) -> None:
+        """Have every body stopped; end the process if one does not stop."""
+        self._tell(self._heard.dead, f"no beat succeeded for {self._lease.age():.1f} s")
+        await asyncio.sleep(self._interval)
+        bodies = self._heard.bodies()
+        if bodies:
+            log.critical("the lease is long lost and bodies do not stop: ending the process", bodies=bodies)
+            self._heard.exit_process(EXIT_CODE)
 
     async def _ping(self) -> int | None:
         """The worker's stamp, None when its loop does not answer within a beat."""
@@ -146,18 +186,6 @@ class Beater:
             return await asyncio.wait_for(answer, self._interval)
         except TimeoutError:
             return None
-
-    async def _watch_lease(self) -> None:
-        """After two leases without success: have every body stopped; end the process if one does not stop."""
-        limit = GIVE_UP_LEASES * self._lease.seconds
-        while (left := limit - self._lease.age()) > 0:  # noqa: ASYNC110 - time is what it waits for
-            await asyncio.sleep(left)
-        self._tell(self._heard.dead, f"no beat succeeded for {limit:g} s")
-        await asyncio.sleep(self._interval)
-        bodies = self._heard.bodies()
-        if bodies:
-            log.critical("the lease is long lost and bodies do not stop: ending the process", bodies=bodies)
-            self._heard.exit_process(EXIT_CODE)
 
     def _tell(self, listener: Callable[..., None], *arguments: object) -> None:
         if not self._worker_loop.is_closed():

@@ -144,7 +144,11 @@ class Lane(Service):
                 await asyncio.sleep(0)
             self._flight = take(self._pending, time.monotonic())
             if self._flight:
-                await self._send(dict(self._flight))
+                try:
+                    await self._send(dict(self._flight))
+                except Exception as error:
+                    log.exception("the journal failed and tries again", lane=self._number)
+                    self._again(dict(self._flight), error)
 
     async def _until_due(self) -> None:
         while (due := self._next_due()) is None or due > time.monotonic():

@@ -63,6 +63,7 @@ class Signals:
 def main() -> int:
     """Run a worker until a signal ends it; the exit code."""
     signals = Signals()
+    logs.configure()
     try:
         settings, notes = load()
         logs.configure(settings.log_level)
@@ -80,6 +81,9 @@ def main() -> int:
             return asyncio.run(_run(settings, registry, url, metrics, probes, signals))
     except PerdureError as error:
         log.critical("the worker cannot start", code=error.code, error=error.message)
+        return FAILED
+    except Exception:
+        log.critical("the worker ended by an error of its own", exc_info=True)
         return FAILED
 
 

@@ -75,6 +75,7 @@ class Session:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        self._first_sent_at = 0.0
         self._link = self._new_link()
         journal_links = [self._new_link() for _ in range(settings.journal_connections)]
         claim_link = self._new_link()
@@ -131,9 +132,10 @@ class Session:
             manifest=self._parts.registry.manifest(),
             slots=settings.slots,
         )
-        sent_at = lease_clock()
+        # Of the first attempt, if this is not it: its answer may have been lost, and the row be as old as that.
+        self._first_sent_at = self._first_sent_at or lease_clock()
         predecessors = await self._link.call(store.register, row, settings.lease_seconds)
-        self.lease.extend(sent_at)
+        self.lease.extend(self._first_sent_at)
         self._parts.metrics.set(names.SLOTS, self.machine.slots)
         self._parts.metrics.read_from(names.SLOTS_BUSY, lambda: float(self.machine.busy))
         self._parts.metrics.read_from(names.HEARTBEAT_AGE_SECONDS, self.lease.age)

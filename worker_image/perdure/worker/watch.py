@@ -40,7 +40,6 @@ class LoopWatch(Service):
         self._ticked_at = time.monotonic()
         self._loop_thread = threading.get_ident()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="perdure-loop-watch", daemon=True)
 
     def silent_for(self) -> float:
         """Seconds since the last tick. Callable from any thread."""
@@ -48,7 +47,8 @@ class LoopWatch(Service):
 
     async def run(self) -> None:
         """Tick for ever."""
-        self._thread.start()
+        self._ended.clear()
+        threading.Thread(target=self._watch, name="perdure-loop-watch", daemon=True).start()
         try:
             while True:
                 due = time.monotonic() + TICK_SECONDS

@@ -14,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Any
 
+import asyncpg
+
 from perdure.engine.registry import Registry
 from perdure.errors import SchemaOutOfRange
 from perdure.store.migrate import check
-from perdure.store.pool import is_transient
+from perdure.store.pool import connection_errors
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.names import Component
@@ -193,9 +195,8 @@ class Worker:
                 await link.call(check)
             except SchemaOutOfRange as error:
                 said, pause = error.message, SCHEMA_CHECK_SECONDS
-            except Exception as error:
-                if not is_transient(error):
-                    raise
+            except (asyncpg.PostgresError, *connection_errors) as error:
+                # A wrong password is waited out, too: a secret may be on its way, and the probe says what is wrong.
                 failures += 1
                 said, pause = f"the database does not answer: {type(error).__name__}: {error}", backoff(failures)
             else:
@@ -216,10 +217,9 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 await session.open()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
+            except (asyncpg.PostgresError, *connection_errors) as error:
                 failures += 1
+                self.waits_for = f"{type(error).__name__}: {error}"
                 if failures & (failures - 1) == 0:
                     log.warning("could not register", error=error, failures=failures)
                 await self._pause(backoff(failures))

@@ -1,0 +1,5 @@
+"""A module whose import takes longer than anybody waits."""
+
+import time
+
+time.sleep(600)
