@@ -82,8 +82,9 @@ async def commit(
         backoff.mismatch,
         backoff.limit,
     )
-    found = {row["id"]: row for row in rows}
-    return {each.run_id: _ack(each, found.get(each.run_id)) for each in writes}
+    owned = {row["id"]: row for row in rows if row["ended"] is None}
+    ended = {row["id"]: row for row in rows if row["ended"] is not None}
+    return {each.run_id: _ack(each, owned.get(each.run_id), ended.get(each.run_id)) for each in writes}
 
 
 async def was_mine(connection: asyncpg.Connection[Any], worker_id: str, run_id: str, fence: int) -> RunStatus | None:
@@ -100,7 +101,7 @@ async def steps_at(
     return {row["step_index"]: (row["seq"], StepStatus(row["status"])) for row in rows}
 
 
-def _ack(writes: RunWrites, row: asyncpg.Record | None) -> Ack:
+def _ack(writes: RunWrites, row: asyncpg.Record | None, ended: asyncpg.Record | None) -> Ack:
     if row is None:
         return Ack(owned=False, flags=None, ended=None, fence=writes.fence)
     if row["fence"] != writes.fence:
@@ -110,9 +111,9 @@ def _ack(writes: RunWrites, row: asyncpg.Record | None) -> Ack:
         suspended=row["suspended"],
         wake_seq=row["wake_seq"],
     )
-    if row["ended"] is None:
+    if ended is None:
         return Ack(owned=True, flags=flags, ended=None, fence=row["fence"])
-    return Ack(owned=True, flags=flags, ended=RunStatus(row["ended"]), fence=row["ended_fence"])
+    return Ack(owned=True, flags=flags, ended=RunStatus(ended["ended"]), fence=ended["fence"])
 
 
 def _step_columns(batch: Sequence[RunWrites]) -> tuple[list[Any], ...]:

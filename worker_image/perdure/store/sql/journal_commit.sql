@@ -3,9 +3,10 @@
 -- Locks: the runs' rows, sorted, FOR NO KEY UPDATE: the only lock and the only test of ownership (R1, R15); all
 -- else hangs on that one CTE, since sibling CTEs see neither each other's rows nor their locks.
 -- Expected index: the primary keys (workflows_owned for many runs).
--- A run that does not come back is not this worker's. One that comes back with another fence than was sent was
--- claimed anew by this worker, and nothing of the older claim was written. `ended` null although an ending was
--- sent: refused, because a cancel came first (R9).
+-- A row for every owned run, `ended` null, with the fence it was found under: a run without one is not this
+-- worker's; one with another fence than was sent was claimed anew by this worker, and nothing of the older claim was
+-- written. Then a row for every run that ended, with the fence it has now; none although an ending was sent: refused,
+-- because a cancel came first (R9). Not joined here: the planner takes such joins of a few hundred rows for tiny.
 -- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released.
 WITH own AS MATERIALIZED (
     SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
@@ -84,13 +85,13 @@ WITH own AS MATERIALIZED (
            status_due_at = clock_timestamp() + interval '3 seconds'
       FROM ending e
      WHERE w.id = e.id
-    RETURNING w.id, w.status, w.fence
+    RETURNING w.id, w.status, w.fence, e.kind, e.output, e.error
 ), payload AS (
     UPDATE perdure.workflow_payloads p
-       SET output = e.output, error = e.error
-      FROM ending e JOIN ended ON ended.id = e.id
-     WHERE p.workflow_id = e.id AND e.kind IN ('succeeded', 'failed', 'mismatch')
+       SET output = ended.output, error = ended.error
+      FROM ended
+     WHERE p.workflow_id = ended.id AND ended.kind IN ('succeeded', 'failed', 'mismatch')
 )
-SELECT own.id, own.fence, own.cancel_mode, own.suspended, own.wake_seq, ended.status AS ended,
-       ended.fence AS ended_fence
-  FROM own LEFT JOIN ended ON ended.id = own.id
+SELECT own.id, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended FROM own
+UNION ALL
+SELECT ended.id, ended.fence, NULL, NULL, NULL, ended.status FROM ended
