@@ -53,4 +53,7 @@ async def place(definitions: RunningControlPlane, pg_url: str, tmp_path: Path) -
             "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
         },
     )
+    await found.call(
+        "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "perdure-worker"}}
+    )
     yield found

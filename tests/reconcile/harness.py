@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 import asyncpg
 import yaml
-from perdure.model.rows import WorkerRow
+from perdure.model.outcome import Ending
+from perdure.model.rows import ClaimedRun, WorkerRow
 from perdure.resources.common import API_VERSION
 from perdure.resources.kinds import WORKER_POOL, WORKFLOW
-from perdure.store import workers
+from perdure.store import claims, journal, workers
 from perdure_operator.main import Operator
 from perdure_operator.settings import OperatorSettings, load
 
@@ -34,6 +35,12 @@ CHART_ROLE = ROOT / "charts/perdure/templates/operator/rbac.yaml"
 ACCOUNT = "perdure-operator"
 DEADLINE_SECONDS = 30.0
 POLL_SECONDS = 0.02
+
+POOL = {
+    "template": {"spec": {"containers": [{"name": "worker", "image": "example.com/worker:1"}]}},
+    "modules": ["flows"],
+}
+"""Spec of a pool whose image does not exist: here no kubelet asks for it."""
 
 T = TypeVar("T")
 
@@ -109,6 +116,12 @@ class Place:
         changed: dict[str, Any] = await self.call("PATCH", path, change, content_type=merge)
         return changed
 
+    async def replace_spec(self, name: str, spec: dict[str, Any], kind: str = "Workflow") -> dict[str, Any]:
+        change = [{"op": "replace", "path": "/spec", "value": spec}]
+        path, patch = f"{self._path(kind)}/{name}", "application/json-patch+json"
+        changed: dict[str, Any] = await self.call("PATCH", path, change, content_type=patch)
+        return changed
+
     async def get(self, name: str, kind: str = "Workflow") -> dict[str, Any]:
         found: dict[str, Any] = await self.call("GET", f"{self._path(kind)}/{name}")
         return found
@@ -124,6 +137,28 @@ class Place:
     async def events(self, reason: str) -> list[dict[str, Any]]:
         answer = await self.call("GET", f"/api/v1/namespaces/{self.namespace}/events")
         return [event for event in answer["items"] if event["reason"] == reason]
+
+    async def first_pod(self) -> dict[str, Any]:
+        """A pod of a pool, made by the controllers of the cluster."""
+
+        async def question() -> dict[str, Any] | None:
+            answer = await self.call("GET", f"/api/v1/namespaces/{self.namespace}/pods")
+            return answer["items"][0] if answer["items"] else None
+
+        found = await eventually(question, "a pod of the pool")
+        assert found is not None
+        return found
+
+    async def set_container(self, pod: dict[str, Any], state: dict[str, Any], *, ready: bool = False) -> None:
+        """Report the state of a pod's first container, as the kubelet would."""
+        container = {"name": pod["spec"]["containers"][0]["name"], "image": "x", "imageID": "", "restartCount": 0}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{**container, "ready": ready, "state": state}],
+        }
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status"
+        await self.call("PATCH", path, {"status": status}, content_type="application/strategic-merge-patch+json")
 
     def _path(self, kind: str) -> str:
         return (WORKFLOW if kind == "Workflow" else WORKER_POOL).path(self.namespace)
@@ -222,6 +257,31 @@ async def register(
     worker = WorkerRow(**fields)
     await workers.register(conn, worker, 60)
     return worker
+
+
+async def claim(conn: asyncpg.Connection[Any], worker: WorkerRow, limit: int = 10) -> list[ClaimedRun]:
+    """What this worker gets now."""
+    return await claims.claim(
+        conn,
+        worker_id=worker.id,
+        namespace=worker.namespace,
+        pool=worker.pool,
+        queue=worker.queues[0],
+        manifest=worker.manifest,
+        version=worker.version,
+        limit=limit,
+    )
+
+
+async def claim_one(conn: asyncpg.Connection[Any], worker: WorkerRow) -> ClaimedRun:
+    """The next run, as soon as there is one."""
+    return (await eventually(lambda: claim(conn, worker, 1), "a run to claim"))[0]
+
+
+async def end(conn: asyncpg.Connection[Any], worker: WorkerRow, run: ClaimedRun, ending: Ending) -> None:
+    """Settle a run as its worker does."""
+    acks = await journal.commit(conn, worker.id, [journal.RunWrites(run.id, run.fence, (), ending, run.wake_seq)])
+    assert acks[run.id].ended is not None, acks
 
 
 def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:

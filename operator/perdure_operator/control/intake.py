@@ -187,9 +187,9 @@ class Intake:
             has_row = await runs.get_status(connection, key.uid) is not None
         match refuse(rejected, has_row=has_row):
             case Refuse():
-                log.info("workflow rejected", workflow=str(key), reason=rejected.reason)
                 wanted = project_rejected(rejected, Metadata.parse(obj))
                 if obj.get("status") != wanted:
+                    log.info("workflow rejected", workflow=str(key), reason=rejected.reason)
                     await self._writer.write(WORKFLOW, key.namespace, key.name, key.uid, wanted)
             case KeepOld(message=message):
                 text = f"this change is not taken in, the run goes on as it was: {message}"

@@ -96,7 +96,7 @@ class Recovery:
         if found and moved:
             uid = str(found[0].value["metadata"]["uid"])
             text = f"{what}; {moved} {'run goes' if moved == 1 else 'runs go'} on elsewhere"
-            self._events.post(Notice(WORKER_POOL, namespace, pool, uid, EventReason.WORKER_DIED, text))
+            self._events.post(Notice(WORKER_POOL.kind, namespace, pool, uid, EventReason.WORKER_DIED, text))
 
 
 async def end_sessions(connection: Any, worker_id: str) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure.telemetry.logs import get_logger
+
 from perdure_operator.control.cache import Cache, Entry
 from perdure_operator.control.intake import Intake
 from perdure_operator.control.keys import Key, PoolKey
-from perdure_operator.control.watch import DEPLOYMENTS, PODS, POOLS, WORKFLOWS, Event
+from perdure_operator.control.watch import PODS, POOLS, WORKFLOWS, Event
+
+log = get_logger(__name__)
 
 CHILD_SECONDS = 0.3
 """How long changes of a pool's Deployments and pods are gathered before the pool is looked at: a rollout makes many."""
@@ -33,14 +37,16 @@ class Router:
         self._look_at_pod = look_at_pod
 
     def take(self, event: Event) -> None:
-        """Called once for every event."""
-        match event.kind:
-            case kind if kind == WORKFLOWS:
+        """Called once for every event. Never raises: an object of an unknown shape ends here, in the log."""
+        try:
+            if event.kind == WORKFLOWS:
                 self._intake.offer(event.obj, deleted=event.deleted)
-            case kind if kind == POOLS:
+            elif event.kind == POOLS:
                 self._pool(event)
-            case kind if kind in (DEPLOYMENTS, PODS):
+            else:
                 self._child(event)
+        except Exception:
+            log.exception("an event of the watch was dropped", kind=event.kind)
 
     def _pool(self, event: Event) -> None:
         metadata = event.obj["metadata"]

@@ -43,6 +43,9 @@ RETRY_DELAYS = (0.5, 1, 1, 2, 2, 3)
 RESTART_SECONDS = (1.0, 15.0)
 """First and longest wait before the watch is started again."""
 
+CLOSE_SECONDS = 0.25
+"""What TLS connections need to be closed after Kopf has let go of them, before the loop under them ends."""
+
 END_SECONDS = 10.0
 """How long a stop waits for Kopf's thread before leaving it to end with the process."""
 
@@ -121,6 +124,7 @@ class Watch:
             )
         finally:
             stop.set()  # a thread of Kopf waits for it, and the loop for that thread
+            await asyncio.sleep(CLOSE_SECONDS)
 
 
 def _registry(access: Access, pass_on: Callable[[Event], None]) -> kopf.OperatorRegistry:

@@ -108,7 +108,7 @@ class EventPoster:
             "metadata": {"name": name, "namespace": notice.namespace},
             "involvedObject": {
                 "apiVersion": API_VERSION,
-                "kind": notice.kind.kind,
+                "kind": notice.kind,
                 "namespace": notice.namespace,
                 "name": notice.name,
                 "uid": notice.uid,

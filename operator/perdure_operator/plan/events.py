@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from perdure.resources.conditions import Reason
-from perdure.resources.kinds import WORKER_POOL, WORKFLOW, Kind
+from perdure.resources.kinds import WORKER_POOL, WORKFLOW
 
 from perdure_operator.plan.seen import WorkflowSeen
 
@@ -56,7 +56,7 @@ WARNINGS = frozenset(EventReason) - {
 class Notice:
     """One Event to post: about which object, and what."""
 
-    kind: Kind
+    kind: str
     namespace: str
     name: str
     uid: str
@@ -86,13 +86,13 @@ def workflow_notice(before: WorkflowSeen | None, after: WorkflowSeen) -> Notice 
 def pool_notice(pool: Mapping[str, Any], reason: EventReason, message: str) -> Notice:
     """An Event about a WorkerPool, given as its object."""
     metadata = pool["metadata"]
-    return Notice(WORKER_POOL, metadata["namespace"], metadata["name"], metadata["uid"], reason, message)
+    return Notice(WORKER_POOL.kind, metadata["namespace"], metadata["name"], metadata["uid"], reason, message)
 
 
 def run_notice(namespace: str, name: str, uid: str, reason: EventReason, message: str) -> Notice:
     """An Event about a Workflow of which only the row is at hand."""
-    return Notice(WORKFLOW, namespace, name, uid, reason, message)
+    return Notice(WORKFLOW.kind, namespace, name, uid, reason, message)
 
 
 def _about(seen: WorkflowSeen, reason: EventReason) -> Notice:
-    return Notice(WORKFLOW, seen.namespace, seen.name, seen.uid, reason, seen.message or seen.reason)
+    return Notice(WORKFLOW.kind, seen.namespace, seen.name, seen.uid, reason, seen.message or seen.reason)

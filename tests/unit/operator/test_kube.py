@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perdure.errors import ConfigurationError
-from perdure.resources.kinds import WORKFLOW
 from perdure_operator.kube.access import Access
 from perdure_operator.kube.errors import ApiRefused
 from perdure_operator.kube.events import event_name
@@ -89,7 +88,7 @@ def test_the_rate_has_bounds_and_permits_come_in_order(story: list[tuple[float, 
 
 def notice(**changes: Any) -> Notice:
     fields: dict[str, Any] = {
-        "kind": WORKFLOW,
+        "kind": "Workflow",
         "namespace": "shop",
         "name": "order-1",
         "uid": "u",
