@@ -18,7 +18,7 @@ FLOWS = "order-flows"
 PODS = 2
 """One to be killed, and one to go on."""
 
-STEP_SECONDS = 3
+STEP_SECONDS = 4
 """How long each step takes: long enough to see it and to hit it."""
 
 

@@ -46,16 +46,23 @@ def psql(kubectl: Kubectl, query: str, run: str, *options: str) -> str:
     return kubectl.run(*pod, *options, f"--set=run={run}", "--quiet", stdin=query)
 
 
-def problems(before: Proof, after: Proof, killed_in: str) -> list[str]:
-    """What contradicts "each finished step ran once", comparing the rows just before the kill with the last ones."""
+def judge(killed: Proof, after: Proof, fence: int) -> tuple[str, list[str]]:
+    """The step in which the worker was killed, and what contradicts "each finished step ran once".
+
+    `killed` are the rows right after the kill, `after` those at the end, `fence` the claim of the killed worker.
+    """
     found = [f"{row['name']} is {row['state']}" for row in after.rows if row["state"] != "succeeded"]
     now = {row["step"]: row for row in after.rows}
-    finished = [row for row in before.rows if row["state"] == "succeeded"]
+    finished = [row for row in killed.rows if row["state"] == "succeeded" and int(row["claim"]) <= fence]
     if not finished:
         found.append("no step had finished before the kill")
     changed = [row["name"] for row in finished if now.get(row["step"]) != row]
     found += [f"{name} had finished before the kill, and its row has changed since" for name in changed]
-    old_claims = {row["claim"] for row in before.rows}
-    if any(row["name"] == killed_in and row["claim"] in old_claims for row in after.rows):
-        found.append(f"{killed_in} was not started again under a new claim")
-    return found
+    again = [row for row in after.rows if int(row["claim"]) > fence]
+    if not again:
+        found.append("no step was started under a new claim")
+        return "no step", found
+    interrupted = again[0]
+    if not any(row["step"] == interrupted["step"] for row in killed.rows):
+        found.append(f"{interrupted['name']} had not begun when the worker was killed")
+    return interrupted["name"], found

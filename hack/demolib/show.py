@@ -35,12 +35,19 @@ class Live:
         self._seen: dict[str, str] = {}
 
     def show(self, status: Status) -> None:
-        worker = status.get("worker", {}).get("pod", "")
-        self._change("", f"{status.get('phase', 'Pending'):<22} {status.get('waiting', '') or worker}")
+        ended = "finishedAt" in status
+        if not ended:
+            self._run(status)
         for step in status.get("steps", []):
             if step["phase"] in MARKS:
                 again = f"attempt {step['attempts']}" if step.get("attempts", 1) > 1 else ""
                 self._change(step["name"], f"{MARKS[step['phase']]} {step['name']:<20} {step['phase']:<10} {again}")
+        if ended:
+            self._run(status)
+
+    def _run(self, status: Status) -> None:
+        detail = status.get("waiting") or status.get("worker", {}).get("pod", "")
+        self._change("", f"{status.get('phase', 'Pending'):<24} {detail}")
 
     def _change(self, what: str, text: str) -> None:
         if self._seen.get(what) != text:

@@ -29,13 +29,12 @@ FENCE_SHIFT = 20
 
 @dataclass
 class Kill:
-    """The kill, and what was known just before it."""
+    """The kill, and what Postgres said right after it."""
 
-    step: str
     pod: str
     fence: int
-    before: Proof
     at: float
+    before: Proof
     went_on_after: float | None = None
     went_on_in: str = ""
 
@@ -55,7 +54,8 @@ def tell(installation: Installation) -> list[str]:
     objects, name = order.objects(installation.worker)
     _workers(kubectl, objects[:-1])
     show.heading(f"An order Workflow, {name}; its worker is killed in the middle of a step")
-    show.command(f"kubectl -n {NAMESPACE} apply -f examples/order/workflow.yaml", kubectl.apply(objects[-1:]))
+    command = f"kubectl -n {NAMESPACE} apply -f examples/order/workflow.yaml  # as {name}"
+    show.command(command, kubectl.apply(objects[-1:]))
     seen = _watch(kubectl, name)
     problems = [*seen.problems, *_prove(kubectl, name, seen)]
     _farewell(name)
@@ -65,7 +65,7 @@ def tell(installation: Installation) -> list[str]:
 def _workers(kubectl: Kubectl, objects: list[Any]) -> None:
     show.heading("A WorkerPool: two pods that run the order example")
     pool = objects[-1]["metadata"]["name"]
-    show.command(f"kubectl -n {NAMESPACE} apply -f examples/order/workerpool.yaml", kubectl.apply(objects))
+    show.command(f"kubectl -n {NAMESPACE} apply -k examples/order  # with {order.PODS} pods", kubectl.apply(objects))
     started = time.monotonic()
     next_word = started + 5.0
 
@@ -75,7 +75,7 @@ def _workers(kubectl: Kubectl, objects: list[Any]) -> None:
         if time.monotonic() > next_word:
             next_word = time.monotonic() + 5.0
             why = next((c.get("message", "") for c in status.get("conditions", []) if c["type"] == "Ready"), "")
-            say(f"{status.get('readyReplicas', 0)} of {order.PODS} worker pods ready {why}")
+            say(f"{status.get('readyReplicas', 0)} of {order.PODS} worker pods ready: {why}")
         conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
         return conditions.get("Ready") == "True" and status.get("readyReplicas", 0) >= order.PODS
 
@@ -125,11 +125,10 @@ def _kill_if_it_is_time(kubectl: Kubectl, workflow: Any) -> Kill | None:
     pod = status.get("worker", {}).get("pod")
     if step is None or step["phase"] != "Running" or not pod:
         return None
-    before = proof.read(kubectl, workflow["metadata"]["uid"])
     killed = kubectl.run("exec", "--stdin", pod, "--", "python", "-", stdin=KILLER.read_text())
-    kill = Kill(step["name"], pod, status["revision"] >> FENCE_SHIFT, before, time.monotonic())
-    show.line(f"        ☠ SIGKILL in step {kill.step}, pod {pod}, {killed.strip()}")
-    return kill
+    at = time.monotonic()
+    show.line(f"        ☠ SIGKILL in pod {pod}, {killed.strip()}")
+    return Kill(pod, status["revision"] >> FENCE_SHIFT, at, proof.read(kubectl, workflow["metadata"]["uid"]))
 
 
 def _went_on(kill: Kill, status: Any) -> None:
@@ -147,23 +146,23 @@ def _prove(kubectl: Kubectl, name: str, seen: Seen) -> list[str]:
     show.command(
         f"kubectl -n {NAMESPACE} get workflow {name} -o wide", kubectl.run("get", "workflow", name, "-o", "wide")
     )
-    show.command(f"kubectl -n {NAMESPACE} get workflow {name} -o jsonpath={{.status}}", _status(seen.last or {}))
+    show.command(f"kubectl -n {NAMESPACE} get workflow {name} -o yaml  # its status", _status(seen.last or {}))
     if seen.kill is None:
         return ["no worker was killed: the run was over before its third step was seen"]
     show.heading("The proof from Postgres: each finished step ran once")
     after = proof.read(kubectl, seen.last["metadata"]["uid"])
-    show.line("just before the kill:")
+    show.line("right after the kill:")
     show.command("psql -f hack/demolib/proof.sql", seen.kill.before.table)
     show.line("at the end:")
     show.command("psql -f hack/demolib/proof.sql", after.table)
-    problems = proof.problems(seen.kill.before, after, seen.kill.step)
+    interrupted, problems = proof.judge(seen.kill.before, after, seen.kill.fence)
     phase = (seen.last or {}).get("status", {}).get("phase")
     if phase != "Succeeded":
         problems.append(f"the run has ended as {phase}")
     if seen.kill.went_on_after is None:
         problems.append("nobody was seen to go on after the kill")
     else:
-        show.line(f"From SIGKILL in {seen.kill.step} to progress: {seen.kill.went_on_after:.1f}s")
+        show.line(f"From SIGKILL in {interrupted} to progress: {seen.kill.went_on_after:.1f}s")
     return problems
 
 
