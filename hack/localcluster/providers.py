@@ -52,6 +52,8 @@ def choose(settings: Settings, kubeconfig: str | None = None, env: Mapping[str, 
         return ExistingCluster(settings, Path(given).expanduser())
     if wish := env.get("PERDURE_CLUSTER_PROVIDER"):
         ours = [provider for provider in ours if provider.name == wish]
+        if not ours:
+            raise Failure(f"PERDURE_CLUSTER_PROVIDER is kind or local, not {wish}")
     if settings.state.exists():
         # Started before, perhaps when there was no container engine: `down` must find it.
         ours.sort(key=lambda provider: provider.name != LocalCluster.name)

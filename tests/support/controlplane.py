@@ -13,6 +13,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -61,6 +62,8 @@ class RunningControlPlane:
     """Started by `with`; `url` with `token` and `ca_file`, or `kubeconfig`, are the administrator's."""
 
     def __init__(self, *, controllers: bool = True) -> None:
+        if sys.platform != "linux":
+            raise Impossible("the control plane of the tests needs Linux, which ends it with its parent")
         settings = Settings.from_environment()
         self._programs = build.CONTROL_PLANE if controllers else build.CONTROL_PLANE[:2]
         build.build(settings, self._programs)
