@@ -121,7 +121,7 @@ def step(
     """
 
     def register(function: Callable[..., Any]) -> Step[..., Any]:
-        definition = StepDefinition(name or _name_of(function), function, StepOptions(**options))
+        definition = StepDefinition(_name_of(function) if name is None else name, function, StepOptions(**options))
         (registry or default_registry).add_step(definition)
         return Step(definition, function)
 

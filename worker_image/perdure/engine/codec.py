@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -101,7 +101,7 @@ def takes_object(hint: Any) -> bool:
         return any(map(takes_object, parts))
     if origin is Annotated:
         return takes_object(parts[0])
-    if hint is Any or is_typeddict(hint) or dataclasses.is_dataclass(hint):
+    if hint is Any or dataclasses.is_dataclass(hint):
         return True
     return isinstance(origin, type) and issubclass(origin, BaseModel | Mapping)
 

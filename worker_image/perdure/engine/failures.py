@@ -74,6 +74,8 @@ class Failures:
             items = json.loads(recorded.attempt_errors or "[]")
         except ValueError:
             items = []
+        if not isinstance(items, list):
+            items = []
         errors = tuple(ErrorRecord.from_json(json.dumps(item)) for item in items if isinstance(item, dict))
         return cls(recorded.attempts, errors)
 

@@ -1,0 +1,151 @@
+"""Registration: names, what can be a step or a workflow, and what a worker announces."""
+
+import functools
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from perdure import step, workflow
+from perdure.engine.registry import Registry
+from perdure.errors import AlreadyRegistered, RegistrationError
+
+
+async def plain(): ...
+
+
+def test_names_default_to_the_qualified_name_and_for_workflows_also_the_module():
+    registry = Registry()
+
+    @step(registry=registry)
+    async def charge(): ...
+
+    @workflow(registry=registry)
+    async def order(): ...
+
+    where = "test_names_default_to_the_qualified_name_and_for_workflows_also_the_module.<locals>"
+    assert registry.manifest() == (f"step:{where}.charge", f"workflow:{__name__}.{where}.order")
+
+
+def test_the_manifest_is_sorted_and_says_what_each_name_is():
+    registry = Registry()
+    for name in ("b", "a"):
+        step(name=name, registry=registry)(plain)
+        workflow(name=name, registry=registry)(plain)
+    assert registry.manifest() == ("step:a", "step:b", "workflow:a", "workflow:b")
+
+
+def test_two_functions_under_one_name_are_refused_with_both_places():
+    registry = Registry()
+
+    @step(name="charge", registry=registry)
+    async def one(): ...
+
+    with pytest.raises(AlreadyRegistered, match=r"step charge: .*one and .*two"):
+
+        @step(name="charge", registry=registry)
+        async def two(): ...
+
+
+def test_functions_made_in_a_loop_are_two_functions():
+    registry = Registry()
+
+    def make():
+        @step(name="charge", registry=registry)
+        async def charge(): ...
+
+    make()
+    with pytest.raises(AlreadyRegistered):
+        make()
+
+
+def test_the_same_function_may_be_registered_again():
+    registry = Registry()
+    step(name="charge", registry=registry)(plain)
+    step(name="charge", registry=registry)(plain)
+    assert registry.manifest() == ("step:charge",)
+
+
+def test_a_file_imported_under_two_names_is_no_duplicate(tmp_path: Path):
+    path = tmp_path / "flows.py"
+    path.write_text("import perdure\n@perdure.step(name='double-import')\nasync def charge(): ...\n")
+    for name in ("flows_one", "flows_two"):
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            del sys.modules[name]
+
+
+def generator():
+    yield
+
+
+async def async_generator():
+    yield
+
+
+def sync(): ...
+
+
+class Callable:
+    def __call__(self): ...
+
+
+@pytest.mark.parametrize("function", [generator, async_generator, Callable, Callable(), print, 7], ids=repr)
+def test_what_cannot_be_a_step(function):
+    with pytest.raises(RegistrationError):
+        step(name="x", registry=Registry())(function)
+
+
+@pytest.mark.parametrize("function", [sync, generator, async_generator, Callable], ids=repr)
+def test_what_cannot_be_a_workflow(function):
+    with pytest.raises(RegistrationError):
+        workflow(name="x", registry=Registry())(function)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a\nb", "é", "x" * 254])
+def test_what_cannot_be_a_name(name):
+    with pytest.raises(RegistrationError):
+        step(name=name, registry=Registry())(plain)
+
+
+async def test_a_partial_needs_a_name_and_keeps_its_arguments():
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with pytest.raises(RegistrationError):
+        step(registry=Registry())(functools.partial(add, 1))
+    assert await step(name="add", registry=Registry())(functools.partial(add, 1))(2) == 3
+
+
+def test_a_step_keeps_the_name_and_the_words_of_its_function():
+    @step(registry=Registry())
+    async def charge():
+        """Take the money."""
+
+    assert charge.__name__ == "charge"
+    assert charge.__doc__ == "Take the money."
+    assert charge.function is charge.__wrapped__
+
+
+def test_an_annotation_that_cannot_be_found_says_where():
+    registry = Registry()
+
+    @workflow(name="order", registry=registry)
+    async def order(order: "Missing"): ...  # noqa: F821
+
+    with pytest.raises(RegistrationError, match=r"order cannot be read: .*Missing"):
+        registry.manifest()
+
+
+def test_a_parameter_of_a_step_may_be_annotated_for_the_type_checker_only():
+    registry = Registry()
+
+    @step(name="charge", registry=registry)
+    async def charge(client: "Missing") -> int:  # noqa: F821
+        return 1
+
+    assert registry.manifest() == ("step:charge",)
