@@ -22,6 +22,7 @@ from types import FrameType
 
 from perdure import __version__
 from perdure.api import default_registry
+from perdure.declarative import register as register_declared
 from perdure.engine.registry import Registry
 from perdure.errors import ConfigurationError, PerdureError
 from perdure.store.pool import database_url
@@ -107,6 +108,7 @@ def load_modules(modules: tuple[str, ...]) -> Registry:
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise ConfigurationError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from error
+    register_declared(default_registry)
     return default_registry
 
 
