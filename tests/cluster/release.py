@@ -18,23 +18,27 @@ from typing import Any
 import pytest
 from demolib.kubectl import Kubectl
 from demolib.proof import PSQL
-from localcluster import build, images
+from localcluster import images
 from localcluster.console import Failure, Impossible
 from localcluster.engines import Image
-from localcluster.providers import Provider, choose
 from localcluster.settings import Settings
 
 from tests.support import helm
+from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.helm import ROOT
 from tests.support.tiers import unavailable
 
 NAMESPACE = "perdure-e2e"
 NAME = "perdure"
 CRDS_NAME = "perdure-crds"
-RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 # Where the images are pulled from in a cluster that is not ours: PERDURE_IMAGES=REGISTRY/PATH, as for `make demo`.
 REGISTRY = os.environ.get("PERDURE_IMAGES", "")
 TAG = os.environ.get("PERDURE_IMAGES_TAG", "dev")
+IMAGE_VALUES = (
+    f"--set=image.repository={f'{REGISTRY}/perdure-operator'.removeprefix('/')}",
+    f"--set=image.tag={TAG}",
+)
+VALUES = ("--set=database.throwaway.enabled=true", *IMAGE_VALUES)
 LOGS = ROOT / ".cache" / "test" / "cluster"
 INSTALL_SECONDS = 300
 
@@ -43,8 +47,8 @@ INSTALL_SECONDS = 300
 class Release:
     """The installed release. `kubectl` acts in its namespace; `operator`, `postgres` name its Deployments."""
 
+    cluster: Cluster
     kubectl: Kubectl
-    program: Path
     namespace: str = NAMESPACE
     operator: str = f"deployment/{NAME}-operator"
     postgres: str = f"deployment/{NAME}-postgres"
@@ -57,6 +61,10 @@ class Release:
         options = ["--csv", "--quiet", "--set=ON_ERROR_STOP=1"]
         answer = self.kubectl.run(*in_pod, *options, *settings, stdin=query)
         return list(csv.DictReader(io.StringIO(answer)))
+
+    def upgrade(self, *values: str) -> None:
+        """`helm upgrade --wait` with these values besides those of the installation. Give them back at the end."""
+        helm_install(self.kubectl, NAME, helm.APP_CHART, *VALUES, *values)
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -106,7 +114,7 @@ class Release:
     def _serving(self, *arguments: str) -> Iterator[str]:
         """A kubectl that goes on for as long as the block lasts; gives the line in which it says where it listens."""
         process = subprocess.Popen(
-            [self.program, "--namespace", self.namespace, *arguments],
+            [self.cluster.program, "--namespace", self.namespace, *arguments],
             env=self.kubectl.env,
             stdout=subprocess.PIPE,
             text=True,
@@ -123,24 +131,20 @@ class Release:
 
 
 @pytest.fixture(scope="session")
-def release() -> Iterator[Release]:
+def release(cluster: Cluster) -> Iterator[Release]:
     """Installed once for the session and removed at its end."""
-    settings = Settings.from_environment()
     try:
-        provider = choose(settings)
-        provider.up()
-        _load_images(settings, provider)
-        program = build.tool(settings, "kubectl")
+        _load_images(cluster)
     except Impossible as reason:
         unavailable("cluster", str(reason))
-    kubectl = Kubectl(program, provider.kubeconfig, NAMESPACE)
+    kubectl = cluster.kubectl(NAMESPACE)
     _remove(kubectl)
     definitions_are_ours = not _definitions(kubectl)
     try:
         kubectl.run("create", "namespace", NAMESPACE)
         kubectl.run("label", "namespace", NAMESPACE, RESTRICTED)
         _install(kubectl, definitions_are_ours=definitions_are_ours)
-        yield Release(kubectl, Path(program))
+        yield Release(cluster, kubectl)
     finally:
         _keep_logs(kubectl)
         _remove(kubectl)
@@ -148,33 +152,36 @@ def release() -> Iterator[Release]:
             kubectl.run("delete", "customresourcedefinitions", *_definitions(kubectl), "--timeout=60s", seconds=90)
 
 
-def _load_images(settings: Settings, provider: Provider) -> None:
+def _load_images(cluster: Cluster) -> None:
     """`hack/test` has done so already; then nothing is built again."""
-    if REGISTRY:
-        return
-    wanted = [Image(f"perdure-{which}", path, TAG) for which, path in images.DOCKERFILES.items()]
-    provider.load_image(images.build(settings, wanted))
+    if not REGISTRY:
+        wanted = [Image(f"perdure-{which}", path, TAG) for which, path in images.DOCKERFILES.items()]
+        cluster.provider.load_image(images.build(Settings.from_environment(), wanted))
 
 
 def _install(kubectl: Kubectl, *, definitions_are_ours: bool) -> None:
     if definitions_are_ours:
-        _helm_install(kubectl, CRDS_NAME, helm.CRD_CHART)
+        helm_install(kubectl, CRDS_NAME, helm.CRD_CHART)
     else:
         # Those of another release, of the demo for example: brought up to date, and left to it.
         rendered = helm.template(chart=helm.CRD_CHART)
         kubectl.run("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=rendered)
-    repository = f"{REGISTRY}/perdure-operator".removeprefix("/")
-    image = [f"--set=image.repository={repository}", f"--set=image.tag={TAG}"]
-    _helm_install(kubectl, NAME, helm.APP_CHART, "--set=database.throwaway.enabled=true", *image)
+    helm_install(kubectl, NAME, helm.APP_CHART, *VALUES)
 
 
-def _helm_install(kubectl: Kubectl, name: str, chart: Path, *values: str) -> None:
+def helm_install(kubectl: Kubectl, name: str, chart: Path, *values: str) -> None:
+    """Install or upgrade in kubectl's namespace; returns when all pods are ready."""
     wait = ["--wait", f"--timeout={INSTALL_SECONDS}s"]
-    _helm(kubectl, "install", name, chart, *wait, *values, seconds=INSTALL_SECONDS + 60)
+    _helm(kubectl, "upgrade", "--install", name, chart, *wait, *values, seconds=INSTALL_SECONDS + 60)
+
+
+def helm_uninstall(kubectl: Kubectl, name: str) -> None:
+    """Remove it from kubectl's namespace if it is there; returns when its objects are gone."""
+    _helm(kubectl, "uninstall", name, "--wait", "--ignore-not-found", seconds=120)
 
 
 def _helm(kubectl: Kubectl, *arguments: str | Path, seconds: float) -> None:
-    where = [f"--namespace={NAMESPACE}", f"--kubeconfig={kubectl.env['KUBECONFIG']}"]
+    where = [f"--namespace={kubectl.namespace}", f"--kubeconfig={kubectl.env['KUBECONFIG']}"]
     helm.run(*arguments, *where, seconds=seconds)
 
 
@@ -191,7 +198,7 @@ def _remove(kubectl: Kubectl) -> None:
     if _definitions(kubectl):
         kubectl.ask("delete", "workflows,workerpools", "--all", "--timeout=60s", seconds=90)
     for name in (NAME, CRDS_NAME):
-        _helm(kubectl, "uninstall", name, "--wait", "--ignore-not-found", seconds=120)
+        helm_uninstall(kubectl, name)
     kubectl.run("delete", "namespace", NAMESPACE, "--timeout=120s", seconds=150)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from demolib.kubectl import Kubectl
 
 from tests.chart import cases
-from tests.cluster.release import RESTRICTED, Release
+from tests.cluster.release import Release
+from tests.support.cluster import RESTRICTED
 
 # The values in ci/ name these; each stands for a namespace of the test's own.
 NAMESPACES = ("perdure-system", "durable-system", "team-a", "team-b")
@@ -35,7 +35,7 @@ def test_the_api_server_takes_every_object(case: str, release: Release, namespac
     objects = [each for each in yaml.safe_load_all(rendered) if each and "monitoring" not in each["apiVersion"]]
 
     text = yaml.safe_dump_all(objects)
-    everywhere = Kubectl(release.program, release.kubectl.env["KUBECONFIG"], namespace="")
+    everywhere = release.cluster.kubectl("")
     done = everywhere.ask("apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=text)
 
     assert done.returncode == 0, done.stderr
