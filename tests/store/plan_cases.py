@@ -55,7 +55,7 @@ def endings_of(runs: Sequence[str]) -> list[list[Any]]:
 UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None]
 
 CASES = [
-    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 40),
+    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 60),
     case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v9", 50], "workflows_ready workflows_pkey", 400),
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
     case(

@@ -22,12 +22,14 @@ SELECT 'f' || lpad(n::text, 6, '0'), 'ns', 'run-' || n, 'x', '{{workflow:x}}', '
        now() - interval '1 day', now() - interval '1 day'
   FROM generate_series(1, {FINISHED}) n;
 
--- Ready: not started yet, bound to either version, and for a pool of its own.
+-- Ready: not started yet, bound to either version, for a pool of its own, and foremost what no worker can run.
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
                                started_at, deadline_at, waiting_for, waiting_since, run_at, suspended, status_due_at)
-SELECT 'r' || lpad(n::text, 6, '0'), 'ns', 'ready-' || n, 'x', '{{workflow:x}}',
+SELECT 'r' || lpad(n::text, 6, '0'), 'ns', 'ready-' || n, 'x',
+       CASE WHEN n % 7 = 6 THEN '{{workflow:nobody-has-it}}' WHEN n % 7 = 5 THEN '{{workflow:x,step:y}}'
+            ELSE '{{workflow:x}}' END::text[],
        CASE WHEN n % 50 = 0 THEN 'other' ELSE 'default' END, CASE WHEN n % 40 = 1 THEN 'slow' ELSE 'default' END,
-       100 + n % 3, CASE WHEN n % 10 = 0 THEN 'v1' WHEN n % 2 = 0 THEN 'v2' END, 10,
+       CASE WHEN n % 7 = 6 THEN 1 ELSE 100 + n % 3 END, CASE WHEN n % 10 = 0 THEN 'v1' WHEN n % 2 = 0 THEN 'v2' END, 10,
        CASE WHEN n % 2 = 0 THEN 2 ELSE 0 END, CASE WHEN n % 2 = 0 THEN now() END,
        CASE WHEN n % 4 = 0 THEN now() + interval '1 day' END,
        CASE WHEN n % 3 = 0 THEN '{{"kind": "NoFreeSlot"}}'::jsonb END, now() - n * interval '1 second',

@@ -24,7 +24,7 @@ from tests.store.builders import (
     step_rows,
     write,
 )
-from tests.support.pgwait import holding
+from tests.support.pgwait import holding, waiting
 
 
 async def test_claim_takes_the_run_and_says_what_to_execute(conn: Connection) -> None:
@@ -77,6 +77,35 @@ async def test_a_new_run_of_higher_priority_goes_before_bound_ones(conn: Connect
     await add_run(conn, "urgent", priority=1)
 
     assert [run.id for run in await claim(conn, limit=2)] == ["urgent", "bound-0"]
+
+
+async def test_order_holds_across_what_runs_require(conn: Connection) -> None:
+    """Each set of required names is a range of the index of its own."""
+    await add_worker(conn)
+    for n, requires in enumerate((("workflow:x",), ("workflow:x", "step:s"), ("step:s",), ("workflow:nobody",)) * 2):
+        await add_run(conn, f"r{n}", requires=requires)
+
+    taken = [[run.id for run in await claim(conn, limit=2)] for _ in range(4)]
+
+    assert taken == [["r0", "r1"], ["r2", "r4"], ["r5", "r6"], []]
+
+
+async def test_a_claim_with_an_old_snapshot_takes_nothing_twice(
+    conn: Connection, observer: Connection, pg_url: str
+) -> None:
+    """It has begun, waits for its worker's row, and meanwhile the runs it saw are claimed, and one given back."""
+    await add_worker(conn, "w1")
+    await add_worker(conn, "w2")
+    for n in range(3):
+        await add_run(conn, f"r{n}")
+    async with holding(pg_url, ("SELECT id FROM perdure.workers WHERE id = 'w1' FOR UPDATE",)):
+        late = await waiting(observer, claim(conn, "w1"))
+        first, _ = await claim(observer, "w2", limit=2)
+        await write(observer, first, ending=Released("drain"), worker_id="w2")
+
+    taken = {run.id: run.fence for run in await late}
+    assert taken == {"r2": 1}
+    assert (await row(conn, "r1"))["worker_id"] == "w2"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ CREATE TABLE perdure.workflows (
     name              text,
     workflow          text NOT NULL,
     requires          text[] NOT NULL,
+    route             bigint NOT NULL GENERATED ALWAYS AS (hash_array_extended(requires, 0)) STORED,
     pool              text COLLATE "C" NOT NULL,
     queue             text COLLATE "C" NOT NULL,
     priority          integer NOT NULL,
@@ -48,6 +49,7 @@ CREATE TABLE perdure.workflows (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 COMMENT ON COLUMN perdure.workflows.requires IS 'names (workflow:x, step:y) that a worker must have to run it';
+COMMENT ON COLUMN perdure.workflows.route IS 'stands for requires in the index of ready rows, where it may be too large';
 COMMENT ON COLUMN perdure.workflows.version IS 'pinned at the first claim, null before it';
 COMMENT ON COLUMN perdure.workflows.run_at IS 'place in the queue; kept when the run is given back';
 COMMENT ON COLUMN perdure.workflows.fence IS 'rises at every change of owner, to none as well';
@@ -59,11 +61,11 @@ COMMENT ON COLUMN perdure.workflows.ended_fence IS 'fence of the last ended owne
 COMMENT ON COLUMN perdure.workflows.waiting_since IS 'since when no worker has it; null while one has';
 COMMENT ON COLUMN perdure.workflows.status_due_at IS 'set when .status must be written; null once it was';
 
--- Claim and backlog: ready rows of one namespace, pool, queue and version in claim order. The version stands
--- before the order so that rows bound to another version cost a claim nothing, however many there are. No other
--- index may fit a claim: where statistics are old, the planner would take it and sort.
+-- Claim and backlog: ready rows of one namespace, pool, queue, version and route in claim order. Version and route
+-- stand before the order so that rows which a worker cannot run cost its claims one look-up, however many there are.
+-- No other index may fit a claim: where statistics are old, the planner would take it and sort.
 CREATE INDEX workflows_ready ON perdure.workflows
-    (namespace, pool, queue, (coalesce(version, '')), priority, run_at, id)
+    (namespace, pool, queue, (coalesce(version, '')), route, priority, run_at, id)
     WHERE status = 10 AND (NOT suspended OR cancel_mode IS NOT NULL);
 -- Beat and move: what a worker owns.
 CREATE INDEX workflows_owned ON perdure.workflows (worker_id, id) WHERE status = 30;

@@ -1,6 +1,6 @@
 -- Purpose: how much there is to do in one pool, by version: the input of scaling and of retiring versions.
 -- Run by: the operator, every few seconds for each pool. Each count stops at $3, and the oldest ready run is
--- searched among those next in order, so that a huge backlog costs no more than a large one.
+-- searched among the counted, so that a huge backlog costs no more than a large one.
 -- Locks: none. Expected index: workflows_ready, workflows_suspended, workflows_open, one look-up for each queue,
 -- status and version, then the counted entries. Zero rows: nothing is open.
 WITH RECURSIVE ready_key(queue, version) AS (
@@ -53,7 +53,7 @@ WITH RECURSIVE ready_key(queue, version) AS (
                     WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
                       AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
                       AND coalesce(w.version, '') = k.version
-                    ORDER BY w.priority, w.run_at, w.id LIMIT $3::integer) h) head
+                    LIMIT $3::integer) h) head
     UNION ALL
     SELECT k.version, 'waiting', head.runs, NULL
       FROM suspended_key k
