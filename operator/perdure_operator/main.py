@@ -26,6 +26,7 @@ from perdure_operator.control.discovery import Discovery
 from perdure_operator.control.leader import Leader, lock_name
 from perdure_operator.control.leading import Leading, Place
 from perdure_operator.control.supervise import supervise
+from perdure_operator.control.watch import quieten
 from perdure_operator.kube.client import Client
 from perdure_operator.probes import STUCK_SECONDS, TRY_SECONDS, Health
 from perdure_operator.settings import OperatorSettings, load
@@ -197,6 +198,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure(settings.log_level)
+    quieten()
     log.info("starting", version=__version__, namespaces=settings.namespaces)
     asyncio.run(serve(settings, url))
     return 0

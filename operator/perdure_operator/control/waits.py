@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.errors import StoreUnavailable
+from perdure.model.rows import WaitingFor
 from perdure.resources.acceptance import Accepted, validate_worker_pool
 from perdure.store import backlog
 from perdure.telemetry.logs import get_logger
@@ -58,9 +59,12 @@ class Waits:
                 for name in {row.pool for row in rows} & pools.keys()
             }
             changes = []
+            reasons: dict[Unclaimed, WaitingFor] = {}  # runs that wait in numbers wait for the same
             for row in rows:
                 run = Unclaimed(namespace, row.pool, row.queue, tuple(row.requires), row.version, row.suspended)
-                reason = waiting_for(run, facts.get(row.pool), sorted(pools))
+                reason = reasons.get(run)
+                if reason is None:
+                    reason = reasons[run] = waiting_for(run, facts.get(row.pool), sorted(pools))
                 if differs(row.waiting_for, reason):
                     changes.append((row.id, row.fence, reason))
             if changes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -125,6 +126,13 @@ class Watch:
         finally:
             stop.set()  # a thread of Kopf waits for it, and the loop for that thread
             await asyncio.sleep(CLOSE_SECONDS)
+
+
+def quieten() -> None:
+    """Of Kopf's log, keep what is worth a look: it has a line for every event, and one with all its settings."""
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    # Its only warning is that it installs no signal handlers, which is as it should be.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def _registry(access: Access, pass_on: Callable[[Event], None]) -> kopf.OperatorRegistry:

@@ -37,6 +37,8 @@ MAX_MESSAGE = 1000
 """Characters of a message; the API server takes 1024."""
 
 RETRY_SECONDS = 5.0
+DROPPED_SECONDS = 60.0
+"""Time between two log lines about dropped Events."""
 
 
 class EventPoster:
@@ -49,13 +51,18 @@ class EventPoster:
         self._pending: OrderedDict[Notice, int] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._wake = asyncio.Event()
+        self._dropped = 0
+        self._dropped_at = float("-inf")
 
     def post(self, notice: Notice) -> None:
         """Have it posted soon; the same notice again before that only counts."""
         self._pending[notice] = self._pending.get(notice, 0) + 1
         while len(self._pending) > MOST_PENDING:
-            dropped, _ = self._pending.popitem(last=False)
-            log.warning("event dropped, too many are pending", reason=dropped.reason, name=dropped.name)
+            self._pending.popitem(last=False)
+            self._dropped += 1
+            if time.monotonic() - self._dropped_at > DROPPED_SECONDS:
+                log.warning("too many events at once, some are not posted", dropped=self._dropped)
+                self._dropped, self._dropped_at = 0, time.monotonic()
         self._wake.set()
 
     async def run(self) -> None:

@@ -19,7 +19,7 @@ START = 40.0
 SLOW_SECONDS = 1.0
 """An answer that takes longer counts as a sign of load; usual ones take 10 to 50 ms."""
 
-GAIN = 1.0
+GAIN = 5.0
 """Writes a second by which the rate rises for each second of quick answers."""
 
 EASE_SECONDS = 1.0
