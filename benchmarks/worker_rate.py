@@ -105,7 +105,7 @@ async def _main(arguments: argparse.Namespace) -> None:
     name = f"bench_{uuid.uuid4().hex[:8]}"
     await server.execute(f"CREATE DATABASE {name}")
     url = urlsplit(arguments.url)._replace(path=f"/{name}").geturl()
-    profile = cProfile.Profile()
+    profile = cProfile.Profile(time.thread_time)
     try:
         await migrate(url)
         if arguments.profile:

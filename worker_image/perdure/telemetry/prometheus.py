@@ -83,9 +83,10 @@ class Metrics:
 
     def value(self, metric: Metric, *labels: str) -> float:
         """Current value of a counter or gauge, or the count of a histogram; 0 when nothing was recorded."""
-        suffix = {Kind.HISTOGRAM: "_count", Kind.COUNTER: "", Kind.GAUGE: ""}[metric.kind]
+        name = metric.name + ("_count" if metric.kind is Kind.HISTOGRAM else "")
         pairs = dict(zip(metric.labels, labels, strict=True))
-        return self.registry.get_sample_value(metric.name + suffix, pairs) or 0.0
+        samples = (sample for family in self._parents[metric.name].collect() for sample in family.samples)
+        return next((sample.value for sample in samples if sample.name == name and sample.labels == pairs), 0.0)
 
     def exposition(self) -> bytes:
         """What a scrape gets, in the format of `CONTENT_TYPE`."""

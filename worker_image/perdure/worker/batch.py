@@ -59,15 +59,15 @@ class Entry:
     @property
     def rows(self) -> int:
         """Rows it adds to a statement, at least one (its run is locked)."""
-        return max(1, len(self.steps) + (self.ending is not None))
+        return len(self.steps) + (self.ending is not None) or 1
 
     def add(self, write: StepWrite) -> None:
         """Fold in a later write."""
         previous = self.steps.get(write.index)
-        if previous is not None and write.input is None and previous.input is not None:
-            write = replace(write, input=previous.input)
         if previous is not None:
             self.bytes -= write_bytes(previous)
+            if write.input is None and previous.input is not None:
+                write = replace(write, input=previous.input)
         self.steps[write.index] = write
         self.bytes += write_bytes(write)
 
@@ -83,8 +83,13 @@ class Entry:
 
 def write_bytes(write: StepWrite) -> int:
     """Memory a pending write holds, roughly."""
-    texts = (write.input, write.output, write.error, write.attempt_errors)
-    return ROW_OVERHEAD + sum(len(text) for text in texts if text is not None)
+    return (
+        ROW_OVERHEAD
+        + (len(write.input) if write.input else 0)
+        + (len(write.output) if write.output else 0)
+        + (len(write.error) if write.error else 0)
+        + (len(write.attempt_errors) if write.attempt_errors else 0)
+    )
 
 
 def take(pending: MutableMapping[K, Entry], now: float, *, max_rows: int = MAX_ROWS) -> dict[K, Entry]:
@@ -95,11 +100,12 @@ def take(pending: MutableMapping[K, Entry], now: float, *, max_rows: int = MAX_R
     for key, entry in pending.items():
         if entry.due > now or key.run_id in runs:
             continue
-        if chosen and rows + entry.rows > max_rows:
+        added = entry.rows
+        if chosen and rows + added > max_rows:
             break
         chosen[key] = entry
         runs.add(key.run_id)
-        rows += entry.rows
+        rows += added
         if rows >= max_rows:
             break
     for key in chosen:

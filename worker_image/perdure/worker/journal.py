@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from perdure.errors import EncodingFailed, OwnershipLost
 from perdure.model.outcome import Ending, ErrorRecord, Failed
@@ -72,7 +72,8 @@ class RunJournal:
         """See `StepLog.start`."""
         while self._journal.full and not self.lost:
             await self._journal.room()
-        self._check()
+        if self.lost or self._closed or self.refused is not None:
+            self._refuse()
         answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
         self._lane.add_step(self, write, due=0.0, waiter=answer)
         flags = await answer
@@ -139,11 +140,10 @@ class RunJournal:
         _give_up(entry, lambda: EncodingFailed(message))
         self.observer.refused()
 
-    def _check(self) -> None:
-        if self.lost or self._closed:
-            raise OwnershipLost
-        if self.refused is not None:
+    def _refuse(self) -> NoReturn:
+        if self.refused is not None and not self.lost:
             raise EncodingFailed(self.refused.message)
+        raise OwnershipLost
 
     def _measure(self, write: StepWrite) -> None:
         started = self._started_at.pop(write.index, None)
@@ -176,7 +176,8 @@ class Journal:
         self._rows = 0
         self._bytes = 0
         self._room = asyncio.Event()
-        self._room.set()
+        self.full = False
+        """Whether new steps have to wait for what is pending."""
         metrics.read_from(names.JOURNAL_PENDING_ROWS, lambda: float(self._rows))
 
     def open(self, run: ClaimedRun, observer: Observer) -> RunJournal:
@@ -201,11 +202,6 @@ class Journal:
 
     # -- back-pressure
 
-    @property
-    def full(self) -> bool:
-        """Whether new steps have to wait for what is pending."""
-        return not self._room.is_set()
-
     async def room(self) -> None:
         """Wait until there is room."""
         await self._room.wait()
@@ -214,10 +210,13 @@ class Journal:
         """Called by the lanes: so much more (or less) is pending."""
         self._rows += rows
         self._bytes += size
-        if self._rows > MAX_PENDING_ROWS or self._bytes > MAX_PENDING_BYTES:
+        if self.full:
+            if self._rows <= MAX_PENDING_ROWS // 2 and self._bytes <= MAX_PENDING_BYTES // 2:
+                self.full = False
+                self._room.set()
+        elif self._rows > MAX_PENDING_ROWS or self._bytes > MAX_PENDING_BYTES:
+            self.full = True
             self._room.clear()
-        elif self.full and self._rows <= MAX_PENDING_ROWS // 2 and self._bytes <= MAX_PENDING_BYTES // 2:
-            self._room.set()
 
     def lane_of(self, run_id: str) -> Lane:
         """Always the same connection for one run (rule R14)."""

@@ -81,20 +81,28 @@ class Lane(Service):
         self, owner: RunJournal, write: StepWrite, *, due: float, waiter: asyncio.Future[OwnedFlags] | None
     ) -> None:
         """Queue one write; `waiter` hears when it is durable."""
-        entry = self._entry(owner, due)
-        before = (row_count([entry]), entry.bytes)
+        entry = self._pending.get(owner)
+        if entry is None:
+            entry = self._pending[owner] = Entry(due)
+            rows = size = 0
+        else:
+            rows, size = entry.rows, entry.bytes
         entry.add(write)
         if waiter is not None:
             entry.starts.append(waiter)
-        self._account(entry, before)
+        self._journal.account(entry.rows - rows, entry.bytes - size)
         self._queued(owner, entry, due)
 
     def add_ending(self, owner: RunJournal, ending: Ending, *, waiter: asyncio.Future[Settled] | None) -> None:
         """Queue the ending; `waiter` hears what became of it."""
-        entry = self._entry(owner, 0.0)
-        before = (row_count([entry]), entry.bytes)
+        entry = self._pending.get(owner)
+        if entry is None:
+            entry = self._pending[owner] = Entry(0.0)
+            rows = 0
+        else:
+            rows = entry.rows
         entry.ending, entry.settled = ending, waiter
-        self._account(entry, before)
+        self._journal.account(entry.rows - rows, 0)
         self._queued(owner, entry, 0.0)
 
     def abandon(self) -> None:
@@ -105,16 +113,6 @@ class Lane(Service):
             owner.not_owned([entry], tell=False)
         self._flight.clear()
         self._pending.clear()
-
-    def _entry(self, owner: RunJournal, due: float) -> Entry:
-        entry = self._pending.get(owner)
-        if entry is None:
-            entry = self._pending[owner] = Entry(due)
-            self._journal.account(row_count([entry]), entry.bytes)
-        return entry
-
-    def _account(self, entry: Entry, before: tuple[int, int]) -> None:
-        self._journal.account(entry.rows - before[0], entry.bytes - before[1])
 
     def _account_gone(self, entry: Entry) -> None:
         self._journal.account(-entry.rows, -entry.bytes)
@@ -132,7 +130,8 @@ class Lane(Service):
             return
         if due < entry.due and not entry.failures:
             entry.due = due
-        self._kick_at(max(entry.due, self._not_before))
+        if self._wake is not None:
+            self._kick_at(max(entry.due, self._not_before))
 
     # -- the loop
 
@@ -155,22 +154,25 @@ class Lane(Service):
             self._wake = asyncio.get_running_loop().create_future()
             if due is not None:
                 self._kick_at(due)
-            await self._wake
+            try:
+                await self._wake
+            finally:
+                self._wake = None
 
     def _next_due(self) -> float | None:
         due = next_due(self._pending)
         return None if due is None else max(due, self._not_before)
 
     def _kick_at(self, due: float) -> None:
+        """End the wait of the loop at this instant; only called while it waits."""
         delay = due - time.monotonic()
+        loop = asyncio.get_running_loop()
         if delay <= 0:
             self._kick()
-        elif self._wake is not None and not self._wake.done():
-            loop = asyncio.get_running_loop()
-            if self._timer is None or self._timer.cancelled() or self._timer.when() > loop.time() + delay:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = loop.call_later(delay, self._kick)
+        elif self._timer is None or self._timer.when() > loop.time() + delay:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(delay, self._kick)
 
     def _kick(self) -> None:
         if self._timer is not None:
@@ -193,7 +195,7 @@ class Lane(Service):
                     ending=entry.ending,
                     wake_seq=owner.run.wake_seq,
                 )
-                for owner, entry in sorted(batch.items(), key=lambda item: item[0].run_id)
+                for owner, entry in batch.items()
             ]
             acks = await self._link.call(store.commit, self._worker_id, writes)
         except Exception as error:
@@ -298,9 +300,9 @@ class Lane(Service):
             self._flight.pop(owner, None)
             newer = self._pending.pop(owner, None)
             if newer is not None:
-                before = (entry.rows + newer.rows, entry.bytes + newer.bytes)
+                rows, size = entry.rows + newer.rows, entry.bytes + newer.bytes
                 entry.absorb(newer)
-                self._account(entry, before)
+                self._journal.account(entry.rows - rows, entry.bytes - size)
             entry.failures += 1
             entry.uncertain = True
             entry.due = again_at
