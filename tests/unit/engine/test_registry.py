@@ -94,13 +94,21 @@ class Callable:
     def __call__(self): ...
 
 
-@pytest.mark.parametrize("function", [generator, async_generator, Callable, Callable(), print, 7], ids=repr)
+@pytest.mark.parametrize(
+    "function",
+    [generator, async_generator, Callable, Callable(), print, 7],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
 def test_what_cannot_be_a_step(function):
     with pytest.raises(RegistrationError):
         step(name="x", registry=Registry())(function)
 
 
-@pytest.mark.parametrize("function", [sync, generator, async_generator, Callable], ids=repr)
+@pytest.mark.parametrize(
+    "function",
+    [sync, generator, async_generator, Callable],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
 def test_what_cannot_be_a_workflow(function):
     with pytest.raises(RegistrationError):
         workflow(name="x", registry=Registry())(function)
