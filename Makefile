@@ -1,6 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format demo demo-down dev bench generate cluster-up cluster-down clean
+.PHONY: help venv test lint format demo demo-down dev bench generate golden cluster-up cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ bench: venv ## the measures, as a table and benchmarks/results/latest.json; PART
 generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write
 	@.venv/bin/python -m perdure.telemetry.reference docs/reference/metrics.md
+
+golden: venv ## write the golden files of the chart and its table of values anew
+	@PERDURE_UPDATE_GOLDEN=1 .venv/bin/pytest tests/chart -q -k "golden or readme"
 
 venv: ## .venv with exactly the locked packages
 	@hack/venv >/dev/null

@@ -22,7 +22,7 @@ def test_golden(case: str) -> None:
     if cases.UPDATE:
         path.parent.mkdir(exist_ok=True)
         path.write_text(cases.rendered(case))
-    assert cases.rendered(case) == path.read_text(), "write it anew with PERDURE_UPDATE_GOLDEN=1 and read the diff"
+    assert cases.rendered(case) == path.read_text(), "`make golden` writes it anew: read the diff"
 
 
 def test_no_golden_file_is_left_over() -> None:

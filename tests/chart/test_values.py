@@ -59,7 +59,7 @@ def test_the_readme_lists_the_values() -> None:
     if cases.UPDATE:
         readme.write_text(f"{before}{begin}{table}{end}{after}")
         listed = table
-    assert listed == table, "write it anew with PERDURE_UPDATE_GOLDEN=1"
+    assert listed == table, "`make golden` writes it anew"
 
 
 @pytest.mark.parametrize(
