@@ -198,7 +198,8 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure(settings.log_level)
-    quieten()
+    if settings.log_level.upper() != "DEBUG":
+        quieten()
     log.info("starting", version=__version__, namespaces=settings.namespaces)
     asyncio.run(serve(settings, url))
     return 0

@@ -7,7 +7,6 @@ anything (invariant 8).
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +16,8 @@ from perdure.errors import StoreUnavailable
 from perdure.store.pool import create_pool, is_transient
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
+
+from perdure_operator.outage import Outage
 
 APPLICATION_NAME = "perdure-operator"
 
@@ -40,7 +41,7 @@ class Database:
         self._url = url
         self._metrics = metrics
         self._pool: asyncpg.Pool[Any] | None = None
-        self._silent_since: float | None = None
+        self._outage = Outage("Postgres")
 
     @asynccontextmanager
     async def connection(self, operation: str) -> AsyncIterator[asyncpg.Connection[Any]]:
@@ -52,16 +53,16 @@ class Database:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             if not is_transient(error):
                 raise
-            self._silent_since = self._silent_since or time.monotonic()
+            self._outage.failed(error)
             state = getattr(error, "sqlstate", None)
             self._metrics.count(names.STORE_ERRORS, operation, state[:2] if state else "connection")
             raise no_answer(operation, error) from error
-        self._silent_since = None
+        self._outage.answered()
 
     @property
     def silent_for(self) -> float:
-        """Seconds since Postgres last failed to answer and has not answered since; 0 when all is well."""
-        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
+        """Seconds since Postgres failed to answer and has not answered since; 0 when all is well."""
+        return self._outage.seconds
 
     async def close(self) -> None:
         """Close all connections, also those in use."""

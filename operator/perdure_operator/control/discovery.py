@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from perdure.resources.common import API_VERSION
@@ -35,23 +36,16 @@ class Discovery:
 
     async def run(self) -> None:
         """No answer changes nothing: what was there is taken to be there."""
-        said: object = None
+        said: frozenset[str] | None = None
         while True:
-            try:
+            with contextlib.suppress(ApiUnavailable):
                 missing = await self._missing()
-            except ApiUnavailable as error:
-                if said != "away":
-                    log.warning("the API server does not answer", error=str(error))
-                    said = "away"
-            else:
                 self._found(not missing)
                 if not missing:
                     self._present.set()
                 elif said != missing:
-                    log.warning(
-                        "the API server does not serve our kinds; install the chart perdure-crds",
-                        missing=sorted(missing),
-                    )
+                    text = "the API server does not serve our kinds; install the chart perdure-crds"
+                    log.warning(text, missing=sorted(missing))
                 said = missing
             await asyncio.sleep(PRESENT_SECONDS if said == frozenset() else MISSING_SECONDS)
 

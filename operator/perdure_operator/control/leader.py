@@ -57,7 +57,7 @@ class Leader:
             except Exception as error:
                 if not isinstance(error, StoreUnavailable) and not is_transient(error):
                     raise
-                log.warning("no leadership: Postgres does not answer", error=str(error))
+                log.debug("no leadership: Postgres does not answer", error=str(error))
             await asyncio.sleep(TRY_SECONDS)
 
     async def _while_held(self, lock: Leadership, lead: Callable[[], Awaitable[None]]) -> None:

@@ -115,7 +115,7 @@ class Pools:
             async with self._database.connection("backlog") as connection:
                 rows = await store.pool_backlog(connection, key.namespace, key.name)
         except StoreUnavailable as error:
-            log.warning("backlog unknown, replicas stay", pool=str(key), error=str(error))
+            log.debug("backlog unknown, replicas stay", pool=str(key), error=str(error))
             return None
         return {row.version: Backlog(row.ready, row.running, row.waiting) for row in rows}
 

@@ -93,13 +93,16 @@ class Resync:
             await self._listen_to_watch()
 
     async def _until_done(self) -> None:
+        said: Exception | None = None
         while True:
             self.tried_at = time.monotonic()
             try:
                 for namespace in self._namespaces:
                     await self._namespace(namespace)
             except (ApiUnavailable, ApiRefused, StoreUnavailable) as error:
-                log.warning("comparison of resources and runs not finished", error=str(error))
+                if type(error) is not type(said):
+                    log.warning("comparison of resources and runs not finished; it is tried again", error=str(error))
+                said = error
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.done_at = time.monotonic()

@@ -67,7 +67,7 @@ class Statuses:
             try:
                 found, unwritten = await self._round()
             except StoreUnavailable as error:
-                log.warning("statuses wait for the database", error=str(error))
+                log.debug("statuses wait for the database", error=str(error))
                 found, unwritten = 0, 1
             if unwritten:
                 await asyncio.sleep(away)
@@ -130,7 +130,7 @@ class Statuses:
         try:
             written = await self._writer.write(WORKFLOW, run.namespace, run.name, run.id, project(source))
         except ApiUnavailable as error:
-            log.warning("statuses wait for the API server", error=str(error))
+            log.debug("statuses wait for the API server", error=str(error))
             return outcome.missed
         except ApiRefused as error:
             log.error("status refused", namespace=run.namespace, workflow=run.name, error=str(error))

@@ -247,11 +247,11 @@ class WorkQueue(Generic[K]):
         except StoreUnavailable as error:
             delay = self._core.unavailable(key, _now())
             result = "retry"
-            log.warning("the queue waits for the database", kind=self._kind, seconds=round(delay, 1), error=str(error))
+            log.debug("the queue waits for the database", kind=self._kind, seconds=round(delay, 1), error=str(error))
         except ApiUnavailable as error:
             delay = self._core.failed(key, _now())
             result = "retry"
-            log.warning("the API server does not answer", kind=self._kind, key=str(key), error=str(error))
+            log.debug("the API server does not answer", kind=self._kind, key=str(key), error=str(error))
         except Exception:
             delay = self._core.failed(key, _now())
             result = "error"

@@ -24,6 +24,7 @@ from perdure.telemetry.prometheus import Metrics
 
 from perdure_operator.kube.access import Access
 from perdure_operator.kube.errors import ApiRefused, ApiUnavailable
+from perdure_operator.outage import Outage
 
 log = get_logger(__name__)
 
@@ -70,6 +71,7 @@ class Client:
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._opening = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
+        self._outage = Outage("the API server")
         self._token = ""
         self._token_read_at = float("-inf")
 
@@ -156,10 +158,12 @@ class Client:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error, aiohttp.ClientConnectorCertificateError):
                     await self.close()  # the cluster's CA may have been replaced: the next session reads it again
+                self._outage.failed(error)
                 raise ApiUnavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
             finally:
                 self._metrics.count(names.API_REQUESTS, method, str(status))
                 self._metrics.observe(names.API_REQUEST_SECONDS, time.monotonic() - started, method)
+        self._outage.answered()
         return _decode(method, path, status, raw, retry_after)
 
     async def _open_session(self) -> aiohttp.ClientSession:
