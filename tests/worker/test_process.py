@@ -1,19 +1,21 @@
 """The process: what it says when it cannot start, what its probes tell, what its logs hold."""
 
 import asyncio
+import json
 import signal
 import urllib.error
 import urllib.request
 from typing import Any
 
 import pytest
+from perdure.model.rows import DECLARED_WORKFLOW, step_requirement, workflow_requirement
 from perdure.model.states import RunStatus
 from perdure.store.migrate import migrate
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
 from tests.support.postgres import PostgresServer
-from tests.support.workerproc import WorkerProcess, enqueue, finished, open_gate, until_effect
+from tests.support.workerproc import WorkerProcess, effects, enqueue, finished, open_gate, until_effect
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -163,3 +165,31 @@ async def test_logs_hold_neither_payloads_nor_passwords(db: str, conn: Connectio
     assert "hunter2" not in text
     assert "4111-1111" not in text
     assert all(line.startswith("{") for line in text.splitlines())
+
+
+async def test_declared_steps_run_in_any_worker_that_has_their_tasks(db: str, conn: Connection) -> None:
+    steps = [
+        {"name": "first", "task": "note", "with": {"label": "a"}},
+        {"name": "second", "task": "note", "with": {"label": "b"}, "needs": []},
+        {"name": "last", "task": "note", "with": {"label": "c"}, "needs": ["first", "second"]},
+    ]
+    await enqueue(
+        conn,
+        DECLARED_WORKFLOW,
+        run_id="r1",
+        requires=(workflow_requirement(DECLARED_WORKFLOW), step_requirement("note")),
+        input="{}",
+        definition=json.dumps({"steps": steps}),
+    )
+    with WorkerProcess(db) as worker:
+        await worker.works()
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    done = await effects(conn, "r1")
+    assert sorted(done[:2]) == [("a", "done"), ("b", "done")]
+    assert done[2:] == [("c", "done")]
+
+
+async def test_annotations_that_cannot_be_used_are_said(db: str) -> None:
+    with WorkerProcess(db, modules="tests.worker.bad_annotation") as worker:
+        assert await worker.ended() == 1
+        assert worker.said("the worker cannot start")[0]["code"] == "PRD-103"

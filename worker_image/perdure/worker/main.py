@@ -109,6 +109,8 @@ def load_modules(modules: tuple[str, ...]) -> Registry:
                 raise
             raise ConfigurationError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from error
     register_declared(default_registry)
+    # Said now rather than at the first registration: annotations that cannot be used.
+    default_registry.manifest()
     return default_registry
 
 

@@ -127,6 +127,18 @@ class RunningRun:
 
     def _ended(self, status: RunStatus, ending: Ending) -> None:
         metrics, run = self._around.metrics, self.run
+        if isinstance(ending, Failed | Mismatch):
+            # Its message is the user's and may hold anything; the row and the resource have it.
+            error = ending.error
+            log.warning(
+                "a run failed",
+                run_id=run.id,
+                workflow=run.workflow,
+                status=status.name,
+                error_type=error.type,
+                code=error.code,
+                step=error.step,
+            )
         if status in _OUTCOMES:
             metrics.count(names.RUNS_FINISHED, run.namespace, run.workflow, _OUTCOMES[status])
         elif status is RunStatus.WAITING:
