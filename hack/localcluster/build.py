@@ -36,18 +36,18 @@ def _kubernetes(name: str, cold_seconds: int) -> Program:
 
 # The tests of the operator need only these, so they are built first.
 CONTROL_PLANE = (
-    Program("etcd", "etcd", ".", versions.ETCD, 66),
+    Program("etcd", "etcd", ".", versions.ETCD, 60),
     _kubernetes("kube-apiserver", 430),
-    _kubernetes("kube-controller-manager", 120),
+    _kubernetes("kube-controller-manager", 115),
 )
-HELM = Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", versions.HELM, 150)
-KUBECTL = _kubernetes("kubectl", 20)
+HELM = Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", versions.HELM, 120)
+KUBECTL = _kubernetes("kubectl", 35)
 KIND = Program("kind", "kind", "sigs.k8s.io/kind", versions.KIND, 20)
 NODE = (
-    _kubernetes("kubelet", 40),
-    _kubernetes("kube-scheduler", 15),
+    _kubernetes("kubelet", 30),
+    _kubernetes("kube-scheduler", 10),
     _kubernetes("kube-proxy", 15),
-    Program("coredns", "coredns", "github.com/coredns/coredns", versions.COREDNS, 220),
+    Program("coredns", "coredns", ".", versions.COREDNS, 60),
     Program("pause", "pause", ".", versions.PAUSE_IMAGE, 1),
 )
 

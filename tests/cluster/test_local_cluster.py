@@ -124,8 +124,8 @@ class Second:
             "PERDURE_CACHE": str(cache),
             "PERDURE_CLUSTER_PROVIDER": "local",
             "PERDURE_CLUSTER_LINK": "perdure-test",
-            "PERDURE_CLUSTER_SUBNET": "10.213.0.0/16",
-            "PERDURE_CLUSTER_SERVICES": "10.214.0.0/16",
+            "PERDURE_CLUSTER_SUBNET": "10.221.0.0/16",
+            "PERDURE_CLUSTER_SERVICES": "10.222.0.0/16",
         }
         self.settings = Settings.from_environment(self.env)
         self.local = LocalCluster(self.settings)
