@@ -1,6 +1,7 @@
 """The chart renders the same anywhere: without a cluster, twice alike, as in the golden files, free of lint."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,24 @@ def test_a_disruption_budget_never_blocks_a_drain_by_default() -> None:
     )
     assert budget["spec"]["maxUnavailable"] == 1
     assert "minAvailable" not in budget["spec"]
+
+
+def test_the_number_of_operators_can_be_left_to_others() -> None:
+    """Server-side apply, which Helm 4 uses, would take it back from whoever has scaled the Deployment."""
+    assert "replicas" not in helm.only(cases.render({**cases.SMALLEST, "replicaCount": None}), "Deployment")["spec"]
+    assert helm.only(cases.render({**cases.SMALLEST, "replicaCount": 0}), "Deployment")["spec"]["replicas"] == 0
+
+
+def test_the_packaged_chart_is_whole(tmp_path: Path) -> None:
+    """What .helmignore leaves out is not needed: the alerts come from files beside the templates."""
+    helm.run("package", helm.APP_CHART, "--destination", tmp_path)
+    (archive,) = tmp_path.iterdir()
+    assert helm.template(chart=archive, values=[cases.CI_VALUES["everything"]]) == cases.rendered("everything")
+
+
+def test_no_definitions_where_helm_would_never_upgrade_them() -> None:
+    for chart in (helm.APP_CHART, helm.CRD_CHART):
+        assert not (chart / "crds").exists()
 
 
 def test_the_plain_installation_is_small() -> None:

@@ -102,3 +102,11 @@ def test_a_new_password_reaches_the_operator_without_a_person(release: Release, 
         f"SELECT 1 AS one FROM pg_stat_activity WHERE usename = '{role}' AND backend_start > now() - interval '1m'"
     )
     wait_until("its connections", lambda: release.psql(connected), seconds=60, interval=1)
+
+
+@pytest.mark.usefixtures("release")
+def test_resources_go_away_without_an_operator(namespace: Kubectl) -> None:
+    """Nobody serves this namespace. A finalizer that only the operator takes off would hold it for ever."""
+    kind = {"apiVersion": "perdure.dev/v1alpha1", "kind": "Workflow"}
+    namespace.apply([{**kind, "metadata": {"name": "left-behind"}, "spec": {"workerPool": "none", "workflow": "w"}}])
+    namespace.run("delete", "workflow", "left-behind", "--timeout=10s")
