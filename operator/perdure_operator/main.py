@@ -54,6 +54,9 @@ class Operator:
         self._url = url
         self.metrics = metrics or Metrics(names.declared(names.Component.OPERATOR))
         self.health = Health()
+        self.servers: list[HttpServer] = []
+        """For metrics and for probes, while `run` runs."""
+
         self._place = Place(
             namespaces=settings.namespaces,
             url=url,
@@ -67,16 +70,14 @@ class Operator:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""
         self.metrics.set(names.BUILD_INFO, 1, "operator", __version__)
-        servers = [
+        probes = {
+            "/startupz": probe(self.health.startup),
+            "/livez": probe(self.health.alive),
+            "/readyz": probe(self.health.ready),
+        }
+        self.servers = [
             HttpServer({"/metrics": exposition(self.metrics)}, port=self._settings.metrics_port),
-            HttpServer(
-                {
-                    "/startupz": probe(self.health.startup),
-                    "/livez": probe(self.health.alive),
-                    "/readyz": probe(self.health.ready),
-                },
-                port=self._settings.probe_port,
-            ),
+            HttpServer(probes, port=self._settings.probe_port),
         ]
         work = asyncio.create_task(self._work(), name="operator")
         waiter = asyncio.create_task(stop.wait(), name="stop")
@@ -88,7 +89,7 @@ class Operator:
             waiter.cancel()
             work.cancel()
             await asyncio.wait([work, waiter], timeout=STOP_SECONDS)
-            for server in servers:
+            for server in self.servers:
                 await asyncio.to_thread(server.close)
             log.info("stopped")
 

@@ -39,6 +39,7 @@ class Shelf(Generic[T]):
         self._read = read
         self._pool_of = pool_of
         self._entries: dict[str, Entry[T]] = {}
+        self._places: dict[tuple[str, str], dict[str, Entry[T]]] = {}
         self._gone: dict[str, None] = {}
 
     def put(self, obj: Mapping[str, Any]) -> Entry[T] | None:
@@ -49,7 +50,9 @@ class Shelf(Generic[T]):
         if uid in self._gone or (known is not None and known.version > version):
             return None
         entry = Entry(metadata["namespace"], metadata["name"], self._pool_of(obj), version, self._read(obj))
+        self._forget(uid)
         self._entries[uid] = entry
+        self._places.setdefault((entry.namespace, entry.pool), {})[uid] = entry
         return entry
 
     def drop(self, obj: Mapping[str, Any]) -> Entry[T] | None:
@@ -58,14 +61,14 @@ class Shelf(Generic[T]):
         self._gone[uid] = None
         while len(self._gone) > MOST_TOMBSTONES:
             del self._gone[next(iter(self._gone))]
-        return self._entries.pop(uid, None)
+        return self._forget(uid)
 
     def keep_only(self, namespace: str, known_before: Iterable[str], listed: set[str]) -> None:
         """Forget what was known before a complete list and is not in it: its deletion was missed."""
         for uid in set(known_before) - listed:
             entry = self._entries.get(uid)
             if entry is not None and entry.namespace == namespace:
-                del self._entries[uid]
+                self._forget(uid)
 
     def uids(self) -> set[str]:
         """UIDs of all that is known."""
@@ -73,11 +76,20 @@ class Shelf(Generic[T]):
 
     def of_pool(self, namespace: str, pool: str) -> list[T]:
         """What belongs to a pool."""
-        return [e.value for e in self._entries.values() if (e.namespace, e.pool) == (namespace, pool)]
+        return [entry.value for entry in self._places.get((namespace, pool), {}).values()]
 
     def of_namespace(self, namespace: str) -> list[Entry[T]]:
         """Everything in a namespace."""
         return [entry for entry in self._entries.values() if entry.namespace == namespace]
+
+    def _forget(self, uid: str) -> Entry[T] | None:
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            place = (entry.namespace, entry.pool)
+            del self._places[place][uid]
+            if not self._places[place]:
+                del self._places[place]
+        return entry
 
     def get(self, uid: str) -> Entry[T] | None:
         """One object."""
@@ -94,8 +106,8 @@ class Cache:
 
     def pool(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """The object of a pool, the newest when a deleted one of the name is still known."""
-        found = [entry for entry in self.pools.of_namespace(namespace) if entry.name == name]
-        return max(found, key=lambda entry: entry.version).value if found else None
+        found = self.pools.of_pool(namespace, name)
+        return max(found, key=lambda obj: resource_version(obj["metadata"])) if found else None
 
 
 def _label(obj: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import asyncpg
 from perdure.model.states import RunStatus
-from perdure.resources.kinds import WORKER_POOL
 from perdure.store import status, workers
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
@@ -23,7 +22,7 @@ from perdure_operator.control.notify import Notifier
 from perdure_operator.control.statuses import Statuses
 from perdure_operator.control.workqueue import Again
 from perdure_operator.kube.events import EventPoster
-from perdure_operator.plan.events import EventReason, Notice, run_notice
+from perdure_operator.plan.events import EventReason, pool_notice, run_notice
 
 log = get_logger(__name__)
 
@@ -92,11 +91,10 @@ class Recovery:
             self._statuses.kick()
 
     def _tell_pool(self, namespace: str, pool: str, what: str, moved: int) -> None:
-        found = [entry for entry in self._cache.pools.of_namespace(namespace) if entry.name == pool]
-        if found and moved:
-            uid = str(found[0].value["metadata"]["uid"])
+        obj = self._cache.pool(namespace, pool)
+        if obj is not None and moved:
             text = f"{what}; {moved} {'run goes' if moved == 1 else 'runs go'} on elsewhere"
-            self._events.post(Notice(WORKER_POOL.kind, namespace, pool, uid, EventReason.WORKER_DIED, text))
+            self._events.post(pool_notice(obj, EventReason.WORKER_DIED, text))
 
 
 async def end_sessions(connection: Any, worker_id: str) -> None:

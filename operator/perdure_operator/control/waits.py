@@ -87,6 +87,7 @@ class Waits:
             queues=tuple(spec.queues),
             suspended=spec.suspend,
             version=version,
+            versions=frozenset(each.version for each in deployments),
             trouble=blocked or worst(pods),
             max_replicas=spec.scaling.max if spec.replicas is None else spec.replicas,
             workers=tuple(

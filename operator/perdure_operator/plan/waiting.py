@@ -50,6 +50,11 @@ class PoolFacts:
     queues: tuple[str, ...]
     suspended: bool
     version: str
+    """The present one."""
+
+    versions: frozenset[str] = frozenset()
+    """Those that have a Deployment, besides the present one."""
+
     trouble: Trouble | None = None
     max_replicas: int = 0
     workers: tuple[Worker, ...] = ()
@@ -122,6 +127,13 @@ def _no_worker(run: Unclaimed, pool: PoolFacts, version: str) -> WaitingFor:
             f"no worker of WorkerPool {pool.name} is ready: {pool.trouble.reason}: {pool.trouble.message}",
         )
     which = f" of version {version}" if run.version else ""
+    if version not in pool.versions | {pool.version}:
+        return _wait(
+            WaitKind.NO_WORKER_VERSION,
+            version,
+            f"it began in version {version} of WorkerPool {pool.name}, which is not there any more. Apply the template "
+            "that it began with, or cancel it and apply a new Workflow",
+        )
     if pool.max_replicas == 0:
         return _wait(
             WaitKind.POOL_NOT_READY, pool.name, f"WorkerPool {pool.name} is set to 0 pods; raise its spec.replicas"

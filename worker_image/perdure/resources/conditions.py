@@ -101,6 +101,7 @@ class WaitKind(StrEnum):
     POOL_STARTING = "PoolStarting"
     POOL_NOT_READY = "PoolNotReady"
     POOL_SUSPENDED = "PoolSuspended"
+    NO_WORKER_VERSION = "NoWorkerVersion"
     UNKNOWN_WORKFLOW = "UnknownWorkflow"
     UNKNOWN_STEP = "UnknownStep"
     RETRY_BACKOFF = "RetryBackoff"
@@ -115,6 +116,7 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
     WaitKind.POOL_STARTING: "Worker pods of the pool are on their way up.",
     WaitKind.POOL_NOT_READY: "No worker pod of the pool becomes ready; the message says why.",
     WaitKind.POOL_SUSPENDED: "The pool is suspended.",
+    WaitKind.NO_WORKER_VERSION: "It began in a version of the pool's template that is not there any more.",
     WaitKind.UNKNOWN_WORKFLOW: "No live worker of the pool has a workflow of that name registered.",
     WaitKind.UNKNOWN_STEP: "No live worker of the pool has a step of that name registered.",
     WaitKind.RETRY_BACKOFF: "A step failed and is tried again at the given time.",
@@ -123,6 +125,12 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
 }
 
 STALLING: frozenset[WaitKind] = frozenset(
-    {WaitKind.NO_WORKER_POOL, WaitKind.POOL_NOT_READY, WaitKind.UNKNOWN_WORKFLOW, WaitKind.UNKNOWN_STEP}
+    {
+        WaitKind.NO_WORKER_POOL,
+        WaitKind.POOL_NOT_READY,
+        WaitKind.NO_WORKER_VERSION,
+        WaitKind.UNKNOWN_WORKFLOW,
+        WaitKind.UNKNOWN_STEP,
+    }
 )
 """Waits that end only when somebody does something nobody has been asked for yet: these set `Stalled`."""

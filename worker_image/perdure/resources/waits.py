@@ -20,6 +20,7 @@ PHRASES: dict[str, str] = {
     WaitKind.POOL_STARTING: "workers of {name} to start",
     WaitKind.POOL_NOT_READY: "workers of {name} to be ready",
     WaitKind.POOL_SUSPENDED: "pool {name} to be resumed",
+    WaitKind.NO_WORKER_VERSION: "workers of version {name}",
     WaitKind.UNKNOWN_WORKFLOW: "a worker that knows {name}",
     WaitKind.UNKNOWN_STEP: "a worker that knows step {name}",
     WaitKind.RETRY_BACKOFF: "retry of {name}",
