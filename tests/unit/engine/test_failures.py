@@ -1,6 +1,7 @@
 """Exceptions as records and back: the body sees the same at first and at replay."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,14 @@ def test_what_cannot_be_raised_again_is_a_step_failed_that_names_it(error, name)
 )
 def test_a_record_that_fits_nothing_is_a_step_failed_not_a_crash(record):
     assert type(rebuild(record, NONE, "")) is StepFailed
+
+
+def test_a_record_does_not_have_a_foreign_module_imported():
+    record = ErrorRecord(type="antigravity.Error", message="up")
+    assert "antigravity" not in sys.modules
+    error = rebuild(record, NONE, "s")
+    assert isinstance(error, StepFailed)
+    assert "antigravity" not in sys.modules
 
 
 async def test_the_first_run_and_the_replay_raise_the_same_class_also_for_local_classes(engine: Engine):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -153,9 +154,14 @@ def _instance(kind: type[Exception], record: ErrorRecord) -> Exception:
 
 
 def _class_named(name: str) -> type[Exception] | None:
+    """Looked up in modules that are loaded, or that belong to a package of which a part is: a body may import its
+    own module late, but a row must not be able to have this process import anything that is installed."""
     module_name, _, path = name.rpartition(".")
+    module_name = module_name or "builtins"
+    if module_name.partition(".")[0] not in sys.modules:
+        return None
     try:
-        found = getattr(import_module(module_name or "builtins"), path, None)
+        found = getattr(import_module(module_name), path, None)
     except Exception:
         return None
     if not isinstance(found, type) or not issubclass(found, Exception):
