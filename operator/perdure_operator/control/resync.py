@@ -66,8 +66,7 @@ class Resync:
         self._look_at_pool = look_at_pool
         self._look_at_pod = look_at_pod
         self._interval = interval
-        self.done_at: float | None = None
-        self.tried_at = time.monotonic()
+        self.done_at = self.tried_at = time.monotonic()
 
     @property
     def silent_for(self) -> float:
@@ -76,8 +75,9 @@ class Resync:
 
     @property
     def age(self) -> float:
-        """Seconds since a comparison ended well; since the start of the process before the first one."""
-        return time.monotonic() - (self.done_at if self.done_at is not None else self.tried_at)
+        """Seconds since a comparison ended well; since the start of the process before the first one. The alert on an
+        operator that does not reconcile reads it, so a try that fails must not make it young again."""
+        return time.monotonic() - self.done_at
 
     async def first(self) -> None:
         """Compare until it succeeds once: nothing is decided about pools before all their parts are known."""
