@@ -1,5 +1,6 @@
 """How old the last good comparison is: what the alert on an operator that does not reconcile looks at."""
 
+import inspect
 from typing import Any, cast
 
 import pytest
@@ -21,18 +22,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_tries_that_fail_do_not_make_it_young(clock: Clock) -> None:
-    nothing = cast(Any, None)
-    found = resync.Resync(
-        namespaces=(),
-        client=nothing,
-        database=nothing,
-        cache=nothing,
-        intake=nothing,
-        watch=nothing,
-        look_at_run=nothing,
-        look_at_pool=nothing,
-        interval=300,
-    )
+    # Its collaborators are not asked for anything here.
+    found = resync.Resync(**dict.fromkeys(inspect.signature(resync.Resync).parameters, cast(Any, None)))
     clock.now += 1000
     found.tried_at = clock.now  # as each try does, before it fails
     assert found.silent_for == 0
