@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from perdure.errors import CancelRequested, OwnershipLost, ReleaseRequested
-from perdure.model.outcome import Cancelled, Failed, Lost, Parked, Released
+from perdure.model.outcome import Cancelled, ErrorRecord, Failed, Lost, Parked, Released
 from perdure.model.states import StepStatus
 
 from tests.support.engine import Engine, output_of, statuses, until
@@ -39,6 +39,18 @@ async def test_a_backoff_longer_than_the_limit_parks_the_run_with_the_time_left(
     assert ending.waiting_for.name == "shaky"
     assert ending.waiting_for.message == "step shaky failed once; its next attempt is in 60 s"
     assert statuses(run) == [StepStatus.RETRYING]
+
+
+async def test_a_step_that_waits_for_its_next_attempt_tells_why(engine: Engine):
+    step = shaky(engine)
+
+    @engine.workflow
+    async def flow():
+        return await step()
+
+    run = engine.run_of(flow)
+    await engine.execute(run)
+    assert ErrorRecord.from_json(run.rows[0].error).message == "down"
 
 
 async def test_a_parked_run_goes_on_when_its_time_has_come(engine: Engine):

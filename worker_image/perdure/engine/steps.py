@@ -175,7 +175,9 @@ class Steps:
     def _record_failure(self, call: PendingStep[Any], index: int, failures: Failures, then: RetryIn | GiveUp) -> None:
         match then:
             case RetryIn(seconds):
-                write = self._write(call, index, StepStatus.RETRYING, failures, wake_in=seconds)
+                # Not an outcome, replay does not look at it: it tells people why the step waits.
+                last = failures.errors[-1].to_json()
+                write = self._write(call, index, StepStatus.RETRYING, failures, error=last, wake_in=seconds)
             case GiveUp(error):
                 write = self._write(call, index, StepStatus.FAILED, failures, error=error.to_json())
         self._log.record(write)
