@@ -7,8 +7,8 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +113,23 @@ class Host:
 @asynccontextmanager
 async def host() -> AsyncIterator[Host]:
     """Everything up and taken down again."""
+    with _folder() as folder, _postgres(folder) as server:
+        await migrate.migrate(server.url())
+        connection = await pool.connect(server.url(), application_name="perdure-bench")
+        found = Host(server.url(), connection, folder)
+        try:
+            yield found
+        finally:
+            await found.stop_workers()
+            await connection.close()
+
+
+def _postgres(folder: Path) -> EmbeddedPostgres:
+    return EmbeddedPostgres(folder / "postgres", options=ServerOptions(log=folder / "postgres.log"))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)  # started by root, Postgres runs as another user
-        with EmbeddedPostgres(folder / "postgres", options=ServerOptions(log=folder / "postgres.log")) as server:
-            await migrate.migrate(server.url())
-            connection = await pool.connect(server.url(), application_name="perdure-bench")
-            found = Host(server.url(), connection, folder)
-            try:
-                yield found
-            finally:
-                await found.stop_workers()
-                await connection.close()
+        Path(name).chmod(0o711)  # started by root, Postgres runs as another user, who must get to its data
+        yield Path(name)

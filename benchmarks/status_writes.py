@@ -21,6 +21,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def measure(plane: RunningControlPlane, steps: int, count: int) -> list[float]:
     def create(_: int) -> None:
         made.append(client.call("POST", path, body, "application/json"))
 
-    def write(obj: Object, number: int) -> None:
+    def write(number: int, obj: Object) -> None:
         name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -94,7 +95,7 @@ def measure(plane: RunningControlPlane, steps: int, count: int) -> list[float]:
         client.call("PATCH", WORKFLOW.path(NAMESPACE, name, "status"), patch, "application/json-patch+json")
 
     costs = [cost(plane, create, range(count))]
-    costs += [cost(plane, lambda obj, number=number: write(obj, number), made) for number in (1, 2)]
+    costs += [cost(plane, partial(write, number), made) for number in (1, 2)]
     plane.request("DELETE", path)
     return costs
 

@@ -7,6 +7,7 @@ ran, what a row says). Nothing sleeps: `until` polls with a deadline, gates hold
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -71,8 +72,6 @@ class EndToEnd:
         await self.apply(name, pool, workflow="e2e.line", input=arguments)
 
     async def patch(self, name: str, spec: dict[str, Any]) -> None:
-        import json
-
         patch = json.dumps({"spec": spec})
         await asyncio.to_thread(self.kubectl.run, "patch", "workflow", name, "--type=merge", f"--patch={patch}")
 
@@ -158,11 +157,18 @@ class EndToEnd:
             await keeper.close()
 
 
+async def _connect(url: str) -> asyncpg.Connection[Any] | None:
+    try:
+        return await asyncpg.connect(url)
+    except (asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError, OSError):
+        return None
+
+
 @asynccontextmanager
 async def end_to_end(release: Release) -> AsyncIterator[EndToEnd]:
-    """For one test."""
+    """For one test. The database may just be on its way up again after the last one."""
     with release.database() as url:
-        connection = await asyncpg.connect(url)
+        connection = await eventually(lambda: _connect(url), "the database to answer", SECONDS)
         try:
             await connection.execute(LEDGER)
             yield EndToEnd(release, connection, url)

@@ -33,8 +33,9 @@ async def act(label: str) -> str:
     return await _effect(label)
 
 
-@step(name="e2e.stand")
+@step(name="e2e.stand", max_attempts=60, interval=0.5, max_interval=1)
 async def stand(label: str, gate: int) -> str:
+    """Tried again for half a minute, as its own connection may be cut with the database."""
     return await _effect(label, gate=gate)
 
 
@@ -46,7 +47,7 @@ async def fail(label: str) -> str:
 
 @step(name="e2e.block")
 def block(label: str) -> str:
-    """A synchronous body, in a thread."""
+    """A body that is not async: it runs in a thread."""
     return asyncio.run(_effect(label))
 
 
@@ -58,5 +59,5 @@ async def line(labels: list[str], gated: str = "", gate: int = 0) -> list[str]:
 
 @workflow(name="e2e.failing")
 async def failing() -> str:
-    await act("before")
+    await block("before")
     return await fail("broken")
