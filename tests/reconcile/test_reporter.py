@@ -16,7 +16,8 @@ from perdure.model.states import RunStatus
 from perdure.store import runs
 from perdure.store.pool import connect
 from perdure.telemetry import names
-from perdure.worker.kubeapi import Answer, KubeApi, Verdict
+from perdure.worker.answers import Answer, Verdict
+from perdure.worker.kubeapi import KubeApi
 from perdure.worker.link import Connection
 from perdure.worker.worker import Worker, new_metrics
 

@@ -228,14 +228,14 @@ async def test_nobody_is_marked_dead_before_a_lease_of_contact(
     """Two workers, the database away for longer than two leases: the bodies go on, no run counts as recovered."""
     for number in range(4):
         await enqueue(conn, "t.gated", "g", run_id=f"r{number}")
-    async with working(db, slots=2, lease_seconds=1.0) as one, working(db, slots=2, lease_seconds=1.0) as two:
+    async with working(db, slots=2, lease_seconds=2.0) as one, working(db, slots=2, lease_seconds=2.0) as two:
         for number in range(4):
             await until_effect(conn, f"r{number}", "at", "begun")
         before = {one.id, two.id}
         await asyncio.to_thread(pg_server.stop)
 
         async def long_lost() -> bool:
-            return one.metrics.value(names.HEARTBEAT_AGE_SECONDS) > 2.5
+            return one.metrics.value(names.HEARTBEAT_AGE_SECONDS) > 4.5
 
         await eventually(long_lost, "the lease is long lost")
         await asyncio.to_thread(pg_server.start)

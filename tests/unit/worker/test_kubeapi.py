@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from perdure.worker.kubeapi import Answer, KubeApi, Verdict, classify
+from perdure.worker.answers import Answer, Verdict, classify
+from perdure.worker.kubeapi import KubeApi
 from perdure.worker.worker import new_metrics
 
 

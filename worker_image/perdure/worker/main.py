@@ -29,7 +29,7 @@ from perdure.store.pool import database_url
 from perdure.telemetry import logs, names
 from perdure.telemetry.http import HttpServer, exposition, probe
 from perdure.telemetry.prometheus import Metrics
-from perdure.worker.kubeapi import KubeApi
+from perdure.worker.answers import StatusApi
 from perdure.worker.probes import Probes
 from perdure.worker.settings import WorkerSettings, load
 from perdure.worker.worker import Worker, new_metrics
@@ -134,7 +134,7 @@ def _serving(settings: WorkerSettings, probes: Probes, metrics: Metrics) -> Iter
 async def _run(
     settings: WorkerSettings, registry: Registry, url: str, metrics: Metrics, probes: Probes, signals: Signals
 ) -> int:
-    worker = Worker(settings, registry, database_url=url, metrics=metrics, status_api=KubeApi.in_cluster(metrics))
+    worker = Worker(settings, registry, database_url=url, metrics=metrics, status_api=_status_api(metrics))
     probes.worker = worker
     signals.deliver_to(worker)
     # What was imported stays: the collector need not look at it again and again.
@@ -143,6 +143,15 @@ async def _run(
     await worker.start()
     await worker.wait()
     return OK if worker.clean else FAILED
+
+
+def _status_api(metrics: Metrics) -> StatusApi | None:
+    """The API of the cluster this is a pod of. The client takes a third of a second to import, so only there."""
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    from perdure.worker.kubeapi import KubeApi
+
+    return KubeApi.in_cluster(metrics)
 
 
 def run_process(entry: Callable[[], int] = main) -> None:

@@ -19,7 +19,7 @@ from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
-from perdure.worker.kubeapi import Answer, StatusApi, Verdict
+from perdure.worker.answers import Answer, StatusApi, Verdict
 from perdure.worker.link import Link
 from perdure.worker.schedule import MAX_INTERVAL, Schedule
 from perdure.worker.service import Service, backoff

@@ -24,7 +24,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.names import Component
 from perdure.telemetry.prometheus import Metrics
-from perdure.worker.kubeapi import StatusApi
+from perdure.worker.answers import StatusApi
 from perdure.worker.link import Link
 from perdure.worker.notifier import Ear, Notifier
 from perdure.worker.reporter import Reporter
