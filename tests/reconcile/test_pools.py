@@ -114,12 +114,19 @@ async def test_a_changed_template_is_a_new_version_and_the_old_one_goes_with_its
         await place.patch("default", {"spec": {"template": OTHER}}, "WorkerPool")
         both = await the_deployments(place, 2)
         second = next(each for each in both if each["metadata"]["name"] != first["metadata"]["name"])
+        new = second["metadata"]["labels"][VERSION_LABEL]
         await _report_ready(place, second)
         pool = await place.until("default", lambda s: len(s.get("versions", [])) == 2, "two versions", "WorkerPool")
         assert [each["runs"] for each in pool["status"]["versions"]] == [0, 1]
-        assert pool["status"]["currentVersion"] == second["metadata"]["labels"][VERSION_LABEL]
+        assert pool["status"]["currentVersion"] == new
         kept = [each for each in await place.deployments() if each["metadata"]["name"] == first["metadata"]["name"]]
         assert kept[0]["spec"]["replicas"] == 1
+        # The earlier version takes no new runs, or under a steady load it would never end.
+        await place.apply("new", FLOW)
+        fresh = await register(conn, place, manifest=KNOWS, id="worker-2", pod_uid="2", version=new)
+        await eventually(lambda: _is_retired(conn, worker.id), "its worker is retired")
+        assert await claim(conn, worker) == []
+        assert [each.name for each in await claim(conn, fresh)] == ["new"]
         await end(conn, worker, run, Succeeded("1"))
         (left,) = await the_deployments(place, 1)
         assert left["metadata"]["name"] == second["metadata"]["name"]
@@ -209,6 +216,10 @@ async def test_a_restarted_operator_changes_nothing(place: Place) -> None:
         await eventually(lambda: _twice_reconciled(operator), "the pool is looked at")
     (after,) = await place.deployments()
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+async def _is_retired(conn: asyncpg.Connection[Any], worker: str) -> bool:
+    return bool(await conn.fetchval("SELECT retired FROM perdure.workers WHERE id = $1", worker))
 
 
 async def _twice_reconciled(operator: Operator) -> bool:

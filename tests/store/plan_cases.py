@@ -86,6 +86,7 @@ CASES = [
     case("worker_stop", ["w0001"], "workers_pkey", 1),
     case("worker_mark_expired", [20], "", 1000),
     case("worker_mark_dead", [["uid-1"]], "", 400),
+    case("worker_retire", ["ns", "default", "v1"], "", 2000),
     case("worker_ended_owners", [20], "workflows_owned", 400),
     case("worker_move", [["w0001", "w0002"], 100], "workflows_owned workflow_steps_pkey", 60),
     case("worker_give_back", ["w0001", OWNED, [1] * len(OWNED)], "workflows_pkey", 20),

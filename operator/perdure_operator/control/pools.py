@@ -16,6 +16,7 @@ from perdure.resources.acceptance import Accepted, Rejected, validate_worker_poo
 from perdure.resources.kinds import WORKER_POOL
 from perdure.resources.workerpool import WorkerPoolResource
 from perdure.store import backlog as store
+from perdure.store import workers
 from perdure.telemetry.logs import get_logger
 
 from perdure_operator.control.cache import Cache
@@ -125,6 +126,9 @@ class Pools:
         refused = None
         if decided.apply is not None:
             refused = await self._apply_manifest(obj, decided)
+        if decided.retire is not None:
+            async with self._database.connection("retire") as connection:
+                await workers.retire(connection, namespace, pool.metadata.name, decided.retire)
         for change in decided.scale:
             await deployments.scale(self._client, namespace, change.name, change.replicas)
             text = f"{change.name}: {change.before} to {change.replicas} pods, {change.why}"

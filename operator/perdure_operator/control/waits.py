@@ -91,7 +91,14 @@ class Waits:
             trouble=blocked or worst(pods),
             max_replicas=spec.scaling.max if spec.replicas is None else spec.replicas,
             workers=tuple(
-                Worker(each.version, frozenset(each.manifest), frozenset(each.queues), each.slots, each.accepts)
+                Worker(
+                    version=each.version,
+                    manifest=frozenset(each.manifest),
+                    queues=frozenset(each.queues),
+                    slots=each.slots,
+                    accepts=each.accepts,
+                    retired=each.retired,
+                )
                 for each in workers
             ),
             running={each.version: each.running for each in running if each.version is not None},

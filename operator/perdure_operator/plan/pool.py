@@ -1,8 +1,8 @@
 """What to do for a WorkerPool: from everything observed about it to one value that the shell applies.
 
 Pure; asked by `control.pools` at every look. One Deployment per version: the present one is kept as the spec says,
-earlier ones live for the runs that belong to them and go with the last of these, but not before the present version
-has a ready pod (or wants none), so that a broken template takes nothing down.
+earlier ones live for the runs that belong to them, take no new ones, and go with the last; but not before the present
+version has a ready pod (or wants none), so that a broken template takes nothing down.
 """
 
 from __future__ import annotations
@@ -58,10 +58,12 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to apply, in this order: `apply` (with `initial` replicas when it is new), `scale`, `delete`, `status`."""
+    """What to apply, in this order: `apply` (with `initial` replicas when it is new), `retire`, `scale`, `delete`,
+    `status`. `retire` names the present version when workers of others are to take no new runs any more."""
 
     apply: manifests.Object | None
     initial: int
+    retire: str | None
     scale: tuple[ScaleTo, ...]
     delete: tuple[Deployment, ...]
     status: manifests.Object
@@ -102,6 +104,7 @@ def plan(seen: Observed, defaults: manifests.WorkerDefaults) -> Plan:
     return Plan(
         apply=manifest if present is None or present.manifest != wanted else None,
         initial=decision.replicas,
+        retire=version if served and earlier else None,
         scale=scaling,
         delete=tuple(drained),
         status=status,

@@ -41,6 +41,15 @@ class Worker:
     accepts: bool
     """It claims runs; a draining one does not."""
 
+    retired: bool = False
+    """It claims only runs that are bound to its version."""
+
+    def may_take(self, run: Unclaimed) -> bool:
+        """Whether a free slot of it is one for this run, as far as queue and version go."""
+        if not self.accepts or run.queue not in self.queues:
+            return False
+        return not self.retired if run.version is None else run.version == self.version
+
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
@@ -78,7 +87,7 @@ def waiting_for(run: Unclaimed, pool: PoolFacts | None, pools: Sequence[str]) ->
     if pool.suspended:
         return _wait(WaitKind.POOL_SUSPENDED, pool.name, f"set spec.suspend of WorkerPool {pool.name} to false")
     version = run.version or pool.version
-    eligible = [w for w in pool.workers if w.accepts and run.queue in w.queues and run.version in (None, w.version)]
+    eligible = [worker for worker in pool.workers if worker.may_take(run)]
     if not eligible:
         return _no_worker(run, pool, version)
     able = [worker for worker in eligible if set(run.requires) <= worker.manifest]

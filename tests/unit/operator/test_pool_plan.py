@@ -95,7 +95,7 @@ def test_a_new_pool_gets_its_deployment_with_as_many_pods_as_are_wanted_at_once(
 
 def test_a_pool_with_nothing_to_do_has_no_pods_and_is_ready() -> None:
     decided = decide(present(0))
-    assert (decided.apply, decided.scale, decided.delete) == (None, (), ())
+    assert (decided.apply, decided.retire, decided.scale, decided.delete) == (None, None, (), ())
     assert conditions(decided) == {"Ready": ("True", "ScaledToZero"), "Stalled": ("False", "Progressing")}
     assert decided.recheck == IDLE_RECHECK
 
@@ -115,6 +115,7 @@ def test_a_manifest_that_has_changed_is_applied_again() -> None:
 def test_an_earlier_version_stays_for_its_runs_and_goes_with_the_last() -> None:
     held = decide(present(1), earlier(2), backlog={"0ld": Backlog(running=1, asleep=3)})
     assert held.delete == ()
+    assert held.retire == VERSION
     assert [(change.name, change.replicas) for change in held.scale if change.name == "orders-0ld"] == [
         ("orders-0ld", 1)
     ]
@@ -130,6 +131,7 @@ def test_an_earlier_version_stays_for_its_runs_and_goes_with_the_last() -> None:
 def test_a_broken_template_takes_nothing_down() -> None:
     starting = decide(present(1, ready=0), earlier(2), backlog={None: Backlog(ready=1)}, pods=[failing()])
     assert starting.delete == ()
+    assert starting.retire is None, "the earlier version still takes new runs"
     assert starting.scale == ()
     assert conditions(starting) == {"Ready": ("False", "PodsFailing"), "Stalled": ("True", "PodsFailing")}
     assert "no such image" in starting.status["conditions"][0]["message"]

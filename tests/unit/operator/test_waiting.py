@@ -45,6 +45,14 @@ CRASH = Trouble("CrashLoopBackOff", "container app ends again and again: exit co
         (RUN, replace(POOL, running={"v2": 4}), WaitKind.NO_FREE_SLOT, "orders", "at most 3 pods"),
         (RUN, replace(POOL, running={"v1": 40, "v2": 3}), WaitKind.FREE_WORKER, "orders", "takes it"),
         (RUN, POOL, WaitKind.FREE_WORKER, "orders", "takes it"),
+        (RUN, replace(POOL, workers=(replace(WORKER, retired=True),)), WaitKind.POOL_STARTING, "orders", "starting"),
+        (
+            replace(RUN, version="v2"),
+            replace(POOL, workers=(replace(WORKER, retired=True),)),
+            WaitKind.FREE_WORKER,
+            "orders",
+            "takes it",
+        ),
         (RUN, replace(POOL, workers=(replace(WORKER, accepts=False),)), WaitKind.POOL_STARTING, "orders", "starting"),
     ],
 )

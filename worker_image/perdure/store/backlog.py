@@ -54,6 +54,8 @@ class LiveWorker:
     queues: tuple[str, ...]
     manifest: tuple[str, ...]
     state: WorkerState
+    retired: bool
+    """Of an earlier version: takes only runs that are bound to it."""
 
     @property
     def accepts(self) -> bool:
@@ -118,6 +120,7 @@ async def live_workers(connection: asyncpg.Connection[Any], namespace: str, pool
             queues=tuple(row["queues"]),
             manifest=tuple(row["manifest"]),
             state=WorkerState(row["state"]),
+            retired=row["retired"],
         )
         for row in rows
     ]

@@ -77,6 +77,12 @@ async def stop(connection: asyncpg.Connection[Any], worker_id: str) -> bool:
     return await connection.fetchval(sql("worker_stop"), worker_id) is not None
 
 
+async def retire(connection: asyncpg.Connection[Any], namespace: str, pool: str, version: str) -> list[str]:
+    """From now on workers of other versions than this one take only runs that are bound to theirs; ids of those for
+    which that is news."""
+    return [row["id"] for row in await connection.fetch(sql("worker_retire"), namespace, pool, version)]
+
+
 async def mark_expired(connection: asyncpg.Connection[Any], limit: int) -> list[str]:
     """Mark workers dead whose lease is out (after a restart of Postgres: one lease later). Their ids.
 

@@ -136,12 +136,15 @@ CREATE TABLE perdure.workers (
     manifest    text[] NOT NULL,
     slots       integer NOT NULL,
     state       smallint NOT NULL CHECK (state IN (10, 20, 30, 40)),
+    retired     boolean NOT NULL DEFAULT false,
     lease_until timestamptz NOT NULL,
     beat_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz,
     CHECK ((state >= 30) = (ended_at IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+COMMENT ON COLUMN perdure.workers.retired IS 'of an earlier version: takes only runs that are bound to it';
 
 -- Proof of death, and a process that registers after another in the same pod.
 CREATE INDEX workers_pod ON perdure.workers (pod_uid) WHERE state IN (10, 20);

@@ -6,6 +6,7 @@
 -- versions: none yet, and this worker's. What this worker cannot run costs one look-up a range, however many rows.
 -- `route` finds the ranges, `next` looks without locking how the next $7 runs in order divide among them, `pick`
 -- locks so many of each: no more rows are locked than are taken.
+-- A retired worker, one of an earlier version, takes only what is bound to it, or that version would never end.
 -- Zero rows: nothing ready, all of it locked by others just now, or this worker is not live.
 WITH RECURSIVE me AS MATERIALIZED (
     SELECT k.id FROM perdure.workers k
@@ -13,7 +14,10 @@ WITH RECURSIVE me AS MATERIALIZED (
        FOR KEY SHARE
 ), route(version, route, able) AS (
     SELECT first.version, first.route, first.able
-      FROM (VALUES (''), (nullif($6::text, ''))) v(version)
+      FROM (SELECT '' AS version
+             WHERE NOT EXISTS (SELECT FROM perdure.workers k WHERE k.id = $1::text AND k.retired)
+             UNION ALL
+            SELECT nullif($6::text, '')) v
      CROSS JOIN LATERAL (
            SELECT v.version, w.route, w.requires <@ $5::text[] AS able
              FROM perdure.workflows w
