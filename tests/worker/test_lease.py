@@ -222,6 +222,24 @@ async def test_a_lost_worker_stops_its_bodies_and_registers_anew(db: str, conn: 
     assert [found["state"] for found in states] == [WorkerState.DEAD, WorkerState.STOPPED]
 
 
+async def test_a_run_taken_away_is_noticed_by_the_beat_and_said_once(db: str, conn: Connection) -> None:
+    await enqueue(conn, "t.gated", "never", run_id="r1", queue="default")
+    async with working(db) as worker:
+        await until_effect(conn, "r1", "at", "begun")
+        await conn.execute(
+            "UPDATE perdure.workflows SET status = 10, worker_id = NULL, fence = fence + 1, queue = 'elsewhere' "
+            "WHERE id = 'r1'"
+        )
+
+        async def noticed() -> bool:
+            return worker.busy == 0
+
+        await eventually(noticed, "the body is stopped")
+        assert worker.metrics.value(names.OWNERSHIP_LOST) == 1
+        assert worker.metrics.value(names.RUNS_GIVEN_BACK, "lost") == 1
+    assert await conn.fetchval("SELECT fence FROM perdure.workflows WHERE id = 'r1'") == 2
+
+
 async def test_nobody_is_marked_dead_before_a_lease_of_contact(
     db: str, conn: Connection, pg_server: PostgresServer
 ) -> None:

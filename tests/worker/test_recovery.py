@@ -11,6 +11,7 @@ from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
 from tests.support.postgres import PostgresServer
+from tests.support.proxy import Proxy
 from tests.support.workerproc import (
     TEST_LEASE,
     WorkerProcess,
@@ -176,6 +177,26 @@ async def test_cut_sessions_heal(db: str, conn: Connection, victim: str) -> None
         for number in range(10):
             assert await finished(conn, f"r{number}") is RunStatus.SUCCEEDED
         assert worker.id == name or victim != "me", "cut sessions are no lost lease"
+    assert await conn.fetchval("SELECT sum(recoveries) FROM perdure.workflows") == 0
+
+
+async def test_answers_that_never_come_lose_and_double_nothing(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    """Every kind of statement is cut between its commit and its answer: claims, journals, beats, sweeps."""
+    for number in range(30):
+        await enqueue(conn, "t.notes", ["a", "b", "c", "d"], run_id=f"r{number}")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db), slots=5, lease_seconds=6.0) as worker:
+        for _ in range(12):
+            proxy.hold_answers()
+            await asyncio.sleep(0.1)
+            proxy.cut()
+            await asyncio.sleep(0.1)
+        for number in range(30):
+            assert await finished(conn, f"r{number}", 60.0) is RunStatus.SUCCEEDED
+        assert worker.metrics.value(names.JOURNAL_RETRIES, "connection") > 0
+    assert await conn.fetchval("SELECT count(*) FROM public.effects") == 120
+    assert await conn.fetchval("SELECT count(DISTINCT (run, step)) FROM public.effects") == 120
     assert await conn.fetchval("SELECT sum(recoveries) FROM perdure.workflows") == 0
 
 

@@ -24,13 +24,16 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.lease import LocalLease, lease_clock
-from perdure.worker.link import Link
+from perdure.worker.link import Link, error_class, statement_limit
 from perdure.worker.service import backoff
 
 log = get_logger(__name__)
 
 BEATS_PER_LEASE = 3
 """Beats in the time of a lease: two may be lost without harm."""
+
+LONGEST_INTERVAL = 10.0
+"""Seconds between beats with a long lease: a beat also brings what was asked of the runs."""
 
 BLOCKED_LEASES = 2
 """Leases for which the loop may fail to answer before the process ends."""
@@ -68,7 +71,7 @@ class Beater:
         self._lease = lease
         self._heard = heard
         self._metrics = metrics
-        self._interval = lease.seconds / BEATS_PER_LEASE
+        self._interval = min(lease.seconds / BEATS_PER_LEASE, LONGEST_INTERVAL)
         self._worker_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._thread_main, name="perdure-beater", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -104,7 +107,7 @@ class Beater:
         self._loop = asyncio.get_running_loop()
         if self._stopping.is_set():
             return
-        link = Link(self._url, application_name=self._worker_id, statement_timeout=self._interval)
+        link = Link(self._url, application_name=self._worker_id, statement_timeout=statement_limit(self._lease.seconds))
         beats = asyncio.create_task(self._beat_on(link))
         stop = asyncio.create_task(self._stop.wait())
         await asyncio.wait([beats, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +132,7 @@ class Beater:
                 self._metrics.count(names.BEATS_SKIPPED)
                 log.warning("no beat: the event loop did not answer", seconds=self._interval, worker=self._worker_id)
                 # Counted, not timed: a process that was paused as a whole must get the chance to answer.
-                if unanswered >= BLOCKED_LEASES * BEATS_PER_LEASE:
+                if unanswered * self._interval >= BLOCKED_LEASES * self._lease.seconds:
                     log.critical("the event loop is blocked and the lease long lost: ending the process")
                     self._heard.exit_process(EXIT_CODE)
                     return None
@@ -153,7 +156,7 @@ class Beater:
             await asyncio.sleep(self._interval)
 
     def _report(self, error: Exception, failures: int) -> None:
-        self._metrics.count(names.STORE_ERRORS, "beat", "transient" if is_transient(error) else "other")
+        self._metrics.count(names.STORE_ERRORS, "beat", error_class(error))
         if failures & (failures - 1) == 0:
             report = log.warning if is_transient(error) else log.error
             report("a beat failed", error=error, failures=failures, lease_age=round(self._lease.age(), 1))

@@ -19,7 +19,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.lease import LocalLease
-from perdure.worker.link import Link
+from perdure.worker.link import Link, error_class
 from perdure.worker.machine import Instruction, Machine
 from perdure.worker.service import Service, backoff
 from perdure.worker.settings import WorkerSettings
@@ -160,7 +160,7 @@ class Claimer(Service):
         self._carry_out(self._machine.claim_answered(runs))
 
     def _report(self, error: Exception, failures: int) -> None:
-        self._metrics.count(names.STORE_ERRORS, "claim", "transient" if is_transient(error) else "other")
+        self._metrics.count(names.STORE_ERRORS, "claim", error_class(error))
         if failures & (failures - 1) == 0:
             report = log.warning if is_transient(error) else log.error
             report("a claim failed", error=error, failures=failures)

@@ -28,7 +28,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.worker.ambiguous import ended_by_us
 from perdure.worker.batch import Entry, Settled, describe, halves, next_due, row_count, take
-from perdure.worker.link import Link
+from perdure.worker.link import Link, error_class
 from perdure.worker.service import Service, backoff
 
 if TYPE_CHECKING:
@@ -279,6 +279,7 @@ class Lane(Service):
         pause = backoff(self._failures, first=RETRY_FIRST, longest=RETRY_LONGEST)
         reason = _reason(error)
         self._count(reason, len(batch))
+        self._journal.metrics.count(names.STORE_ERRORS, "journal", error_class(error))
         if self._failures & (self._failures - 1) == 0:
             # At the first failure, and then at each power of two: an outage fills no log.
             report = log.warning if is_transient(error) else log.error

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
-from perdure.store.pool import connect, connection_errors, is_bad_row
+from perdure.store.pool import STATEMENT_SECONDS, connect, connection_errors, is_bad_row
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,6 +78,19 @@ class Link:
             )
         assert self._connection is not None
         return self._connection
+
+
+def statement_limit(lease_seconds: float) -> float:
+    """Longest statement of a worker: below a third of its lease, so that what waits behind one is not late."""
+    return min(lease_seconds / 3, STATEMENT_SECONDS)
+
+
+def error_class(error: BaseException) -> str:
+    """SQLSTATE class of an error, `connection` when there was no answer: the label of a metric."""
+    state = getattr(error, "sqlstate", None)
+    if isinstance(state, str):
+        return state[:2]
+    return "connection" if isinstance(error, connection_errors) else "other"
 
 
 def _in_doubt(error: BaseException) -> bool:

@@ -63,6 +63,9 @@ class Stop(StrEnum):
     SUSPEND = "suspend"
     DRAIN = "drain"
     LOST = "lost"
+    """The run has another owner."""
+    ABANDON = "abandon"
+    """This whole registration is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +238,13 @@ class Machine:
             return []
         self._go(Phase.LOST)
         self._unknown.clear()
-        return [told for slot in self._held.values() for told in self._tell(slot, Stop.LOST)]
+        return [told for slot in self._held.values() for told in self._tell(slot, Stop.ABANDON)]
 
     def _go(self, phase: Phase) -> None:
         assert phase in NEXT_PHASES[self.phase], f"{self.phase} never becomes {phase}"
         self.phase = phase
 
-    _STRENGTH = (Stop.SUSPEND, Stop.DRAIN, Stop.CANCEL_GRACEFUL, Stop.CANCEL_IMMEDIATE, Stop.LOST)
+    _STRENGTH = (Stop.SUSPEND, Stop.DRAIN, Stop.CANCEL_GRACEFUL, Stop.CANCEL_IMMEDIATE, Stop.LOST, Stop.ABANDON)
 
     def _tell(self, slot: _Slot, why: Stop) -> list[Instruction]:
         """Once, and again only with something stronger."""

@@ -32,11 +32,14 @@ from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
 from perdure.worker.probes import Probes
 from perdure.worker.settings import WorkerSettings, load
-from perdure.worker.worker import Worker, new_metrics
+from perdure.worker.worker import STEP_THREADS, Worker, new_metrics
 
 log = logs.get_logger(__name__)
 
 OK, FAILED = 0, 1
+
+THREAD_GRACE = 0.2
+"""Seconds for an idle thread to notice that it is not needed any more."""
 
 
 class Signals:
@@ -160,6 +163,9 @@ def run_process(entry: Callable[[], int] = main) -> None:
     code = entry()
     sys.stdout.flush()
     sys.stderr.flush()
-    if any(thread.name.startswith("perdure-step") for thread in threading.enumerate()):
-        os._exit(code)
+    for thread in threading.enumerate():
+        if thread.name.startswith(STEP_THREADS):
+            thread.join(THREAD_GRACE)
+            if thread.is_alive():
+                os._exit(code)
     sys.exit(code)

@@ -20,7 +20,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import Answer, StatusApi, Verdict
-from perdure.worker.link import Link
+from perdure.worker.link import Link, error_class
 from perdure.worker.schedule import MAX_INTERVAL, Schedule
 from perdure.worker.service import Service, backoff
 
@@ -117,6 +117,7 @@ class Reporter(Service):
         try:
             sources = await self._link.call(store.read, due)
         except Exception as error:
+            self._metrics.count(names.STORE_ERRORS, "report", error_class(error))
             if not is_transient(error):
                 log.error("statuses cannot be read", error=error)
             now = time.monotonic()

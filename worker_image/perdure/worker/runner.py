@@ -151,13 +151,17 @@ class RunningRun:
 
     def _gone(self, reason: str) -> None:
         self._around.metrics.count(names.RUNS_GIVEN_BACK, reason)
+        if self._report is not None:
+            # Whatever the row says now is written once more, and then it is nobody's business here.
+            self._report(self.run, True)
 
     # -- from outside
 
     def interrupt(self, why: Stop) -> None:
         """Have the body stop for this reason."""
-        if why is Stop.LOST:
-            self._journal.not_owned([], tell=False)
+        if why in {Stop.LOST, Stop.ABANDON}:
+            # Of a lost registration the session has told already, once for all its runs.
+            self._journal.not_owned([], tell=why is Stop.LOST)
         self._execution.interrupt(_signal(why))
 
     def force(self) -> None:
@@ -213,7 +217,7 @@ def _signal(why: Stop) -> ControlSignal:
             return ReleaseRequested("the run was suspended")
         case Stop.DRAIN:
             return ReleaseRequested("the worker stops")
-        case Stop.LOST:
-            return OwnershipLost()
+        case Stop.LOST | Stop.ABANDON:
+            return OwnershipLost("the run has another owner")
         case _:
             assert_never(why)

@@ -24,7 +24,7 @@ from perdure.worker.beater import Beater, Heard
 from perdure.worker.claimer import Claimer
 from perdure.worker.journal import Journal
 from perdure.worker.lease import LocalLease, lease_clock
-from perdure.worker.link import Link
+from perdure.worker.link import Link, statement_limit
 from perdure.worker.machine import ForceRelease, GiveBack, Instruction, Interrupt, Machine, RunKey, Start
 from perdure.worker.runner import RunningRun, Surroundings
 from perdure.worker.settings import WorkerSettings
@@ -145,8 +145,7 @@ class Session:
         log.info("registered", worker=self.id, pool=settings.pool, slots=self.machine.slots, predecessors=predecessors)
 
     def _new_link(self) -> Link:
-        # Below a third of the lease, so that a beat or a claim behind one statement is not late.
-        limit = self._parts.settings.lease_seconds / 3
+        limit = statement_limit(self._parts.settings.lease_seconds)
         return Link(self._parts.database_url, application_name=self.id, statement_timeout=limit)
 
     # -- what the machine says

@@ -21,7 +21,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.lease import lease_clock
-from perdure.worker.link import Connection, Link
+from perdure.worker.link import Connection, Link, error_class
 from perdure.worker.service import Service, backoff
 
 log = get_logger(__name__)
@@ -77,7 +77,7 @@ class Sweeper(Service):
                 failures += 1
                 self._contact_since = None
                 pause = max(pause, backoff(failures))
-                self._metrics.count(names.STORE_ERRORS, "sweep", "transient" if is_transient(error) else "other")
+                self._metrics.count(names.STORE_ERRORS, "sweep", error_class(error))
                 if failures & (failures - 1) == 0:
                     report = log.warning if is_transient(error) else log.error
                     report("a sweep failed", error=error, failures=failures)

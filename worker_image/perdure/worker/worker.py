@@ -25,7 +25,7 @@ from perdure.telemetry.logs import get_logger
 from perdure.telemetry.names import Component
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
-from perdure.worker.link import Link
+from perdure.worker.link import Link, statement_limit
 from perdure.worker.notifier import Ear, Notifier
 from perdure.worker.reporter import Reporter
 from perdure.worker.service import Service, backoff
@@ -41,6 +41,9 @@ SCHEMA_CHECK_SECONDS = 1.0
 
 REPORT_SHARE = 0.1
 """Share of the drain time for the last statuses; what is left then the operator writes."""
+
+STEP_THREADS = "perdure-step"
+"""How the names of threads begin that run synchronous steps."""
 
 
 class State(StrEnum):
@@ -87,7 +90,7 @@ class Worker:
         self._status_api = status_api
         self._exit_process = exit_process
         self._links: list[Link] = []
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="perdure-step")
+        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix=STEP_THREADS)
         self._watch = LoopWatch(self.metrics)
         self._notifier = Notifier(self._link("notifier"), self.metrics)
         self._ear = Ear(database_url, self._ready, self._wake)
@@ -285,7 +288,7 @@ class Worker:
         link = Link(
             self._database_url,
             application_name=f"perdure-{purpose}",
-            statement_timeout=self.settings.lease_seconds / 3,
+            statement_timeout=statement_limit(self.settings.lease_seconds),
         )
         self._links.append(link)
         return link
