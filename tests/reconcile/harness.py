@@ -217,12 +217,12 @@ async def _is(value: bool) -> bool:
 
 
 @contextlib.contextmanager
-def spawned(place: Place, log: Path, **overrides: object) -> Iterator[subprocess.Popen[bytes]]:
+def spawned(place: Place, log: Path, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """An operator as a process; killed at the end if it still runs."""
     env = {
         **os.environ,
         **place.environment(),
-        **{f"PERDURE_OPERATOR_{key.upper()}": str(value) for key, value in overrides.items()},
+        **(environment or {}),
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("operator", "worker_image")),
     }
     with log.open("ab") as output:

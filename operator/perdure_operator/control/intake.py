@@ -96,6 +96,16 @@ class Intake:
             self._taken_in.pop(seen.uid, None)
         self._take_notice(obj, seen)
 
+    def known(self) -> set[str]:
+        """UIDs of all objects that are known."""
+        return set(self._seen)
+
+    def keep_only(self, namespace: str, known_before: set[str], listed: set[str]) -> None:
+        """Forget what was known before a complete list and is not in it: its deletion was missed."""
+        for uid in known_before - listed:
+            if uid in self._seen and self._seen[uid].namespace == namespace:
+                self._drop(uid)
+
     def untold(self) -> set[tuple[str, int]]:
         """Objects and generations that a list had and the watch has not told of."""
         return {
@@ -143,6 +153,7 @@ class Intake:
             case End(reason=reason):
                 async with self._database.connection("cancel") as connection:
                     await runs.cancel(connection, key.uid, CancelMode.IMMEDIATE, reason)
+                self._pending.pop(key.uid, None)  # the next look reads it anew: its end may go unseen
                 return Again(RECHECK_DELETING)
             case Refuse(rejected=rejected):
                 assert obj is not None

@@ -128,6 +128,7 @@ class Resync:
         for pod in self._cache.pods.of_namespace(namespace):
             if pod.value.worker_ended:
                 self._look_at_pod(Key(namespace, pod.name, pod.value.uid))
+        known = self._intake.known()
         listed: set[str] = set()
         async for page in self._client.list(WORKFLOW.path(namespace)):
             for obj in page:
@@ -135,6 +136,7 @@ class Resync:
                 listed.add(uid)
                 self._intake.listed(obj, has_row=uid in rows)
             await asyncio.sleep(0)  # a page is some milliseconds of work; the loop has other things to do as well
+        self._intake.keep_only(namespace, known, listed)
         await self._ghosts(namespace, rows - listed)
 
     async def _row_ids(self, namespace: str) -> set[str]:

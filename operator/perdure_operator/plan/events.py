@@ -1,6 +1,6 @@
 """Which Kubernetes Events to post: few, on changes only, each with a sentence that a person can act on.
 
-Pure. The reasons are API, like those of conditions: added, never renamed. `docs/reference` lists MEANINGS.
+Pure. The reasons are API, like those of conditions: added, never renamed. `docs/reference/events.md` lists them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from perdure.model.states import RunStatus
 from perdure.resources.acceptance import Rejected
 from perdure.resources.conditions import Reason
 from perdure_operator.plan.accept import accept
-from perdure_operator.plan.events import MEANINGS, EventReason, workflow_notice
+from perdure_operator.plan.events import MEANINGS, WARNINGS, EventReason, workflow_notice
 from perdure_operator.plan.run import (
     End,
     Forget,
@@ -163,3 +164,14 @@ def test_every_event_is_explained() -> None:
 @pytest.mark.parametrize("obj", [{}, {"metadata": {}, "status": "x"}, {"status": {"conditions": [{}]}}, {"spec": []}])
 def test_an_odd_object_is_read_all_the_same(obj: dict[str, Any]) -> None:
     assert read_workflow(obj).phase == ""
+
+
+def test_the_reference_lists_every_event() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/events.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(MEANINGS)
+    for reason, meaning in MEANINGS.items():
+        kind = "Warning" if reason in WARNINGS else "Normal"
+        assert any(row.startswith(f"| `{reason}` |") and row.endswith(f"| {kind} | {meaning} |") for row in rows), (
+            reason
+        )
