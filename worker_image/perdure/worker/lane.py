@@ -45,6 +45,9 @@ RETRY_FIRST = 0.05
 RETRY_LONGEST = 2.0
 """Longest pause: a database that is back is found within it."""
 
+LOCKED_FIRST, LOCKED_LONGEST = 0.5, 15.0
+"""Seconds before a run that somebody locks is tried again: each attempt keeps the connection for a lock timeout."""
+
 LEASE_CHECK = 0.05
 """Seconds between looks at a lease that does not hold now (rule R13: results are not sent without it)."""
 
@@ -275,9 +278,18 @@ class Lane(Service):
             self._again(batch, error)
 
     def _again(self, batch: Batch, error: Exception) -> None:
+        if self._abandoned:
+            return
         self._failures += 1
-        pause = backoff(self._failures, first=RETRY_FIRST, longest=RETRY_LONGEST)
         reason = _reason(error)
+        # With the connection gone nothing else can be sent either; a locked run holds up only itself, and others
+        # get more of the lane's time than it does.
+        alone = reason == "timeout" and len(batch) == 1
+        if alone:
+            failures = next(iter(batch.values())).failures + 1
+            pause = backoff(failures, first=LOCKED_FIRST, longest=LOCKED_LONGEST)
+        else:
+            pause = backoff(self._failures, first=RETRY_FIRST, longest=RETRY_LONGEST)
         self._count(reason, len(batch))
         self._journal.metrics.count(names.STORE_ERRORS, "journal", error_class(error))
         if self._failures & (self._failures - 1) == 0:
@@ -292,9 +304,7 @@ class Lane(Service):
                 pause_seconds=round(pause, 3),
             )
         again_at = time.monotonic() + pause
-        alone = reason == "timeout" and len(batch) == 1
         if not alone:
-            # With the connection gone nothing else can be sent either; a locked run holds up only itself.
             self._not_before = again_at
         again: Batch = {}
         for owner, entry in batch.items():
