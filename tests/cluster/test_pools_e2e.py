@@ -37,9 +37,17 @@ async def test_a_pool_grows_from_none_and_goes_back(e2e: EndToEnd) -> None:
         for number in range(3):
             await e2e.line(f"scaling-{number}", pool, ["a"], gated="a", gate=301)
         await e2e.until_pool(pool, lambda status: status.get("readyReplicas") == 2, "two pods, the most allowed")
+
         # Two pods with one slot each: the third run waits its turn, and says so.
-        shown = [(await e2e.get("workflow", f"scaling-{number}"))["status"] for number in range(3)]
-        (waiting,) = [status for status in shown if status["phase"] == "Pending"]
+        async def pending() -> list[Status]:
+            shown = [(await e2e.get("workflow", f"scaling-{number}"))["status"] for number in range(3)]
+            return [status for status in shown if status["phase"] == "Pending"]
+
+        async def one_is_pending() -> bool:
+            return len(await pending()) == 1
+
+        await eventually(one_is_pending, "two runs in the two slots", SECONDS)
+        (waiting,) = await pending()
         assert waiting["reason"] in ("NoFreeSlot", "FreeWorker") and pool in waiting["message"]
     for number in range(3):
         assert (await e2e.finished(f"scaling-{number}"))["phase"] == "Succeeded"
@@ -62,6 +70,13 @@ async def test_a_changed_template_is_a_new_version_and_old_runs_end_on_the_old_o
 
         status = await e2e.until_pool(pool, other_version, "a new version")
         new = status["currentVersion"]
+
+        async def old_is_retired() -> bool:
+            # As soon as a worker of the new version is ready; until then the old one serves new runs too.
+            query = "SELECT bool_and(retired) FROM perdure.workers WHERE pool = $1 AND version = $2"
+            return bool(await e2e.connection.fetchval(query, pool, old))
+
+        await eventually(old_is_retired, "the old version to take no new runs", SECONDS)
         await e2e.line("new-version", pool, ["a"])
         assert (await e2e.finished("new-version"))["worker"]["version"] == new
     status = await e2e.finished("old-version")
