@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 import perdure
-from perdure.store.pool import database_url
+from perdure.store.pool import connection_errors, database_url
 
 TABLES = """
 CREATE TABLE public.effects (
@@ -52,7 +52,7 @@ async def gate(name: str) -> None:
                     await asyncio.sleep(GATE_SECONDS)
             finally:
                 await connection.close()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (asyncpg.PostgresError, *connection_errors):
             await asyncio.sleep(GATE_SECONDS)
         else:
             return
