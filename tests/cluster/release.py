@@ -66,6 +66,17 @@ class Release:
         """`helm upgrade --wait` with these values besides those of the installation. Give them back at the end."""
         helm_install(self.kubectl, NAME, helm.APP_CHART, *VALUES, *values)
 
+    def story(self, workflow: str) -> str:
+        """What one would look at when a run does not do what it should, for the message of a failing test."""
+        looks = [
+            ["get", "workflow", workflow, "--output=yaml"],
+            ["get", "pods,workerpools", "--output=wide"],
+            ["logs", self.operator, "--tail=30"],
+            ["logs", "--selector=perdure.dev/pool", "--prefix", "--tail=30"],
+        ]
+        answers = [(look, self.kubectl.ask(*look)) for look in looks]
+        return "\n".join(f"$ kubectl {' '.join(look)}\n{done.stdout}{done.stderr}" for look, done in answers)
+
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of its Postgres for connections from here, for as long as the block lasts."""

@@ -69,7 +69,8 @@ def quiet(watched: Prometheus, rendered: list[helm.Resource]) -> dict[str, list[
 def trouble(release: Release, watched: Prometheus, quiet: dict[str, list[Any]]) -> Prometheus:
     """One run that fails and one that nobody can claim. Prometheus, which is to notice."""
     release.kubectl.apply([workflow("alert-failing", POOL), workflow("alert-waiting", NO_POOL)])
-    release.kubectl.run("wait", "--for=jsonpath={.status.phase}=Failed", "workflow/alert-failing", "--timeout=55s")
+    done = release.kubectl.ask("wait", "--for=condition=Finished", "workflow/alert-failing", "--timeout=55s")
+    assert done.returncode == 0, release.story("alert-failing")
     return watched
 
 
