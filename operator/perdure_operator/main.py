@@ -39,6 +39,10 @@ TICK_SECONDS = 0.25
 MIGRATE_SECONDS = (0.5, 10.0)
 """First and longest wait before the schema is tried again."""
 
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter from the other: with Python's 5 ms each system call of the working loop
+would wait so long for it while the watch reads a large list."""
+
 STOP_SECONDS = 8.0
 """Longest end: below the shortest grace period anybody sets; what is unfinished is found by the next leader."""
 
@@ -198,6 +202,7 @@ def main() -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    sys.setswitchinterval(SWITCH_SECONDS)
     configure(settings.log_level)
     if settings.log_level.upper() != "DEBUG":
         quieten()

@@ -25,7 +25,7 @@ LOOK_SECONDS = 1.5
 """Time between two looks: with the two seconds after which a run counts as unclaimed, its reason stands in the row
 within four."""
 
-BATCH = 500
+BATCH = 300
 """Runs of a namespace looked at in one look, those that have waited longest without a reason first."""
 
 

@@ -14,6 +14,7 @@ import logging
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,9 @@ RETRY_DELAYS = (0.5, 1, 1, 2, 2, 3)
 RESTART_SECONDS = (1.0, 15.0)
 """First and longest wait before the watch is started again."""
 
+BURST = 100
+"""Events taken in one go: a few milliseconds, then the loop has its turn."""
+
 CLOSE_SECONDS = 0.25
 """What TLS connections need to be closed after Kopf has let go of them, before the loop under them ends."""
 
@@ -72,6 +76,8 @@ class Watch:
         self._namespaces = tuple(namespaces)
         self._sink = sink
         self._stop = threading.Event()
+        self._passed_on: deque[Event] = deque()
+        self._taking = False
         self.restarts = 0
 
     async def run(self) -> None:
@@ -118,7 +124,7 @@ class Watch:
     async def _kopf(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         try:
             await kopf.operator(
-                registry=_registry(self._access, lambda event: _call(loop, self._sink, event)),
+                registry=_registry(self._access, lambda event: self._pass_on(loop, event)),
                 settings=_settings(),
                 standalone=True,
                 namespaces=self._namespaces,
@@ -127,6 +133,24 @@ class Watch:
         finally:
             stop.set()  # a thread of Kopf waits for it, and the loop for that thread
             await asyncio.sleep(CLOSE_SECONDS)
+
+    def _pass_on(self, loop: asyncio.AbstractEventLoop, event: Event) -> None:
+        """Called in Kopf's thread. Wakes the working loop once for all events that it has not come to yet: a wake
+        for each costs both threads more than the event itself."""
+        self._passed_on.append(event)
+        if not self._taking:
+            self._taking = True
+            _call(loop, self._take)
+
+    def _take(self) -> None:
+        """Called on the working loop. The flag falls first: what is appended from now on wakes it again."""
+        self._taking = False
+        for _ in range(BURST):
+            if not self._passed_on:
+                return
+            self._sink(self._passed_on.popleft())
+        self._taking = True
+        asyncio.get_running_loop().call_soon(self._take)
 
 
 def quieten() -> None:
