@@ -101,6 +101,18 @@ def test_a_worker_may_write_statuses_and_nothing_else() -> None:
         assert in_namespaces(found, "ServiceAccount", "perdure-worker")[namespace]
 
 
+def test_the_readme_lists_the_rights() -> None:
+    """Whoever sets rbac.create to false makes the Roles from that table."""
+    listed: dict[str, dict[str, set[str]]] = {"operator": {}, "workers": {}}
+    for line in (helm.APP_CHART / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[0] in listed:
+            for resource in cells[1].split(", "):
+                listed[cells[0]][resource] = set(cells[2].split(", "))
+    assert listed["operator"] == {resource: verbs for (_, resource), verbs in OPERATOR_RIGHTS.items()}
+    assert listed["workers"] == {resource: verbs for (_, resource), verbs in WORKER_RIGHTS.items()}
+
+
 def test_people_get_rights_on_request() -> None:
     found = [each for each in cases.objects("everything") if each["kind"] == "ClusterRole"]
     roles = {each["metadata"]["name"].rpartition("-")[2]: each for each in found}
