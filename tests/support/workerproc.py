@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import asyncpg
 from perdure.api import default_registry
-from perdure.model.rows import NewRun, step_requirement, workflow_requirement
+from perdure.model.rows import NewRun, workflow_requirement
 from perdure.model.states import RunStatus
 from perdure.store import runs
 from perdure.store.pool import connect
@@ -35,10 +35,6 @@ TEST_SETTINGS: dict[str, Any] = {
     "lease_seconds": TEST_LEASE,
     "drain_seconds": 10.0,
 }
-
-
-class ProcessEnded(Exception):
-    """The worker wanted to end its process (in a test it may not)."""
 
 
 def settings(**changes: Any) -> WorkerSettings:
@@ -214,18 +210,3 @@ async def connect_again(url: str) -> "asyncpg.Connection[Any]":
     found = await eventually(connected, "the database is back")
     assert found is not None
     return found
-
-
-__all__ = [
-    "TEST_LEASE",
-    "WorkerProcess",
-    "connect_again",
-    "effects",
-    "enqueue",
-    "finished",
-    "open_gate",
-    "settings",
-    "step_requirement",
-    "until_effect",
-    "working",
-]

@@ -58,6 +58,7 @@ async def test_what_cannot_start_says_why(
         (line,) = worker.said("the worker cannot start")
     assert line["code"] == code
     assert said in line["error"]
+    assert ("broken_module.py" in line.get("exception", "")) == ("licence" in said)
     assert "secret" not in str(line)
 
 

@@ -201,11 +201,11 @@ def test_a_lost_registration_stops_everything_and_says_no_more() -> None:
 
 def test_phases_never_go_back() -> None:
     machine = Machine(1)
-    machine.drain()
-    assert machine.phase is Phase.DRAINING
-    machine.lost()
-    machine.drain()
-    assert machine.phase is Phase.LOST
+    phases = [machine.phase]
+    for event in (machine.drain, machine.drain, machine.lost, machine.drain):
+        event()
+        phases.append(machine.phase)
+    assert phases == [Phase.LIVE, Phase.DRAINING, Phase.DRAINING, Phase.LOST, Phase.LOST]
 
 
 class MachineRules(RuleBasedStateMachine):

@@ -84,7 +84,8 @@ def main() -> int:
             probes.importing = False
             return asyncio.run(_run(settings, registry, url, metrics, probes, signals))
     except PerdureError as error:
-        log.critical("the worker cannot start", code=error.code, error=error.message)
+        # With the stack of what caused it: the author of a module that cannot be imported needs the line.
+        log.critical("the worker cannot start", code=error.code, error=error.message, exc_info=error.__cause__)
         return FAILED
     except Exception:
         log.critical("the worker ended by an error of its own", exc_info=True)
