@@ -121,7 +121,19 @@ class Helm:
         command = ["upgrade", "--install", name, str(chart), f"--namespace={NAMESPACE}", "--create-namespace", *values]
         say(f"helm upgrade --install {name} {chart.relative_to(ROOT)} --namespace {NAMESPACE}")
         argv = [self.program, *command, "--wait", f"--timeout={HELM_SECONDS}s"]
-        run_with_progress(argv, f"helm {name}", progress=lambda _: "", cwd=ROOT, env=self.kubectl.env)
+        try:
+            run_with_progress(argv, f"helm {name}", progress=lambda _: "", cwd=ROOT, env=self.kubectl.env)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self._why()}") from None
+
+    def _why(self) -> str:
+        """Helm only says that it has waited too long: what the pods say about it."""
+        pods = self.kubectl.ask("get", "pods").stdout
+        logs = self.kubectl.ask(
+            "logs", "--selector=app.kubernetes.io/instance=" + RELEASE, "--tail=5", "--prefix"
+        ).stdout
+        advice = "an installation made by an older state of this repository goes away with `make demo-down`"
+        return f"{pods}\n{logs}\n{advice}"
 
 
 def remove(where: str) -> None:
