@@ -12,16 +12,17 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
+from asyncpg import PostgresError
 from perdure import __version__
 from perdure.errors import ConfigurationError, MigrationFailed, SchemaOutOfRange
 from perdure.store.migrate import migrate
-from perdure.store.pool import database_url, is_transient
+from perdure.store.pool import database_url
 from perdure.telemetry import names
 from perdure.telemetry.http import HttpServer, exposition, probe
 from perdure.telemetry.logs import configure, get_logger
 from perdure.telemetry.prometheus import Metrics
 
-from perdure_operator.control.database import Database
+from perdure_operator.control.database import Database, is_away
 from perdure_operator.control.discovery import Discovery
 from perdure_operator.control.leader import Leader, lock_name
 from perdure_operator.control.leading import Leading, Place
@@ -128,7 +129,7 @@ class Operator:
             try:
                 applied = await migrate(self._url)
             except Exception as error:
-                if not is_transient(error) and not isinstance(error, (SchemaOutOfRange, MigrationFailed)):
+                if not is_away(error) and not isinstance(error, (SchemaOutOfRange, MigrationFailed, PostgresError)):
                     raise
                 reason = str(error) or type(error).__name__
                 if reason != said:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,20 @@ async def test_the_operator_starts_before_postgres_does(place: Place, pg_server:
         await asyncio.to_thread(pg_server.start)
         await place.until("early", accepted, "accepted")
         assert operator.health.ready() is None
+
+
+async def test_the_operator_starts_before_its_database_is_made(place: Place, pg_server: PostgresServer) -> None:
+    late = f"late_{place.namespace.replace('-', '_')}"
+    elsewhere = replace(place, url=pg_server.url(late))
+    async with running(elsewhere.settings(), elsewhere.url, ready=False) as operator:
+        await place.apply("early", FLOW)
+        await eventually(lambda: _is(operator.health.started), "it runs")
+        assert "schema" in (operator.health.ready() or "")
+        administrator = await asyncpg.connect(pg_server.url())
+        await administrator.execute(f"CREATE DATABASE {late}")
+        await place.until("early", accepted, "accepted")
+    await administrator.execute(f"DROP DATABASE {late} WITH (FORCE)")
+    await administrator.close()
 
 
 async def test_a_workflow_deleted_while_nobody_watched_is_found(place: Place, conn: asyncpg.Connection[Any]) -> None:

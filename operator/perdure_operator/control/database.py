@@ -29,6 +29,16 @@ ACQUIRE_SECONDS = 5.0
 """Longest wait for a free connection; longer means that statements hang, which is as good as no answer."""
 
 
+NO_ADMISSION = ("28", "3D")
+"""Classes of SQLSTATE of a server that lets us not in: a password on its way, a database still to be made."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database cannot be used for now, for reasons that are none of the statement."""
+    state = getattr(error, "sqlstate", None) or ""
+    return is_transient(error) or state[:2] in NO_ADMISSION
+
+
 def no_answer(operation: str, error: Exception) -> StoreUnavailable:
     """What to raise when the line or the server failed."""
     return StoreUnavailable(f"Postgres does not answer ({operation}): {str(error) or type(error).__name__}")
@@ -51,7 +61,7 @@ class Database:
             async with pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 yield connection
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            if not is_transient(error):
+            if not is_away(error):
                 raise
             self._outage.failed(error)
             state = getattr(error, "sqlstate", None)

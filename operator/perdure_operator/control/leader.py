@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from perdure.errors import StoreUnavailable
 from perdure.store.leadership import Leadership
-from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+
+from perdure_operator.control.database import is_away
 
 log = get_logger(__name__)
 
@@ -55,7 +56,7 @@ class Leader:
                     waiting = False
                     await self._while_held(lock, lead)
             except Exception as error:
-                if not isinstance(error, StoreUnavailable) and not is_transient(error):
+                if not isinstance(error, StoreUnavailable) and not is_away(error):
                     raise
                 log.debug("no leadership: Postgres does not answer", error=str(error))
             await asyncio.sleep(TRY_SECONDS)

@@ -75,13 +75,13 @@ class Resync:
 
     @property
     def age(self) -> float:
-        """Seconds since a comparison ended well; since the start of the process before the first one. The alert on an
+        """Seconds since a comparison ended well; since this process became leader before the first one. The alert on an
         operator that does not reconcile reads it, so a try that fails must not make it young again."""
         return time.monotonic() - self.done_at
 
     async def first(self) -> None:
         """Compare until it succeeds once: nothing is decided about pools before all their parts are known."""
-        self.tried_at = time.monotonic()
+        self.done_at = self.tried_at = time.monotonic()
         self._intake.forget_all()
         await self._until_done()
 

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
-from perdure.store.pool import connect, is_transient
+from perdure.store.pool import connect
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 
-from perdure_operator.control.database import APPLICATION_NAME, no_answer
+from perdure_operator.control.database import APPLICATION_NAME, is_away, no_answer
 
 
 class SteadySession:
@@ -47,7 +47,7 @@ class SteadySession:
             self._used_at = time.monotonic()
         except BaseException as error:
             self.close()
-            if not isinstance(error, Exception) or not is_transient(error):
+            if not isinstance(error, Exception) or not is_away(error):
                 raise
             self._metrics.count(names.STORE_ERRORS, operation, "connection")
             raise no_answer(operation, error) from error
