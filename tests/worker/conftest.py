@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 from perdure.store.pool import connect
 
+from tests.support.journalbench import Bench, bench
 from tests.worker import flows
 
 
@@ -25,3 +26,10 @@ async def conn(db: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
     connection = await connect(db, application_name="test")
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def here(conn: "asyncpg.Connection[Any]", db: str) -> AsyncIterator[Bench]:
+    """A registered worker with a journal."""
+    async with bench(conn, db) as made:
+        yield made

@@ -1,0 +1,111 @@
+"""A journal on a real database without an engine: the tests play it.
+
+Each test owns a claimed run or several of a worker that is registered in the database.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite, WorkerRow
+from perdure.model.states import RunStatus, StepStatus
+from perdure.store import claims, workers
+from perdure.worker.journal import Journal, Observer, RunJournal
+from perdure.worker.lease import LocalLease, lease_clock
+from perdure.worker.link import Connection, Link
+from perdure.worker.worker import new_metrics
+
+from tests.support.workerproc import enqueue
+
+ME = "me-1"
+RUNNING, SUCCEEDED, RETRYING = StepStatus.RUNNING, StepStatus.SUCCEEDED, StepStatus.RETRYING
+
+
+@dataclass
+class Heard:
+    lost: int = 0
+    refused: int = 0
+    flags: list[OwnedFlags] = field(default_factory=list)
+    committed: list[RunStatus | None] = field(default_factory=list)
+
+
+class Bench:
+    """A registered worker with a journal, and runs that it claimed."""
+
+    def __init__(self, conn: Connection, url: str, direct: str, connections: int) -> None:
+        self.conn = conn
+        self.conn_url = direct
+        self.metrics = new_metrics()
+        self.lease = LocalLease(60.0)
+        self.lease.extend(lease_clock())
+        links = [Link(url, application_name=ME, statement_timeout=3.0) for _ in range(connections)]
+        self._links = links
+        self.journal = Journal(ME, links, self.lease, self.metrics)
+        self.heard: dict[str, Heard] = {}
+
+    async def claim(self, *ids: str) -> list[RunJournal]:
+        for run_id in ids:
+            await enqueue(self.conn, "t.x", run_id=run_id)
+        claimed = await self.claim_again(len(ids))
+        return [self.open(run) for run in sorted(claimed, key=lambda run: ids.index(run.id))]
+
+    async def claim_again(self, limit: int = 10) -> list[ClaimedRun]:
+        return await claims.claim(
+            self.conn,
+            worker_id=ME,
+            namespace="ns",
+            pool="default",
+            queue="default",
+            manifest=["workflow:t.x"],
+            version="1",
+            limit=limit,
+        )
+
+    def open(self, run: ClaimedRun) -> RunJournal:
+        heard = self.heard[run.id] = Heard()
+
+        def lost() -> None:
+            heard.lost += 1
+
+        def refused() -> None:
+            heard.refused += 1
+
+        return self.journal.open(run, Observer(lost, refused, heard.flags.append, heard.committed.append))
+
+    async def close(self) -> None:
+        await self.journal.stop()
+        for link in self._links:
+            await link.close()
+
+
+@asynccontextmanager
+async def bench(conn: Connection, url: str, *, direct: str = "", connections: int = 1) -> AsyncIterator[Bench]:
+    row = WorkerRow(ME, "ns", "default", "pod", "", "1", ("default",), ("workflow:t.x",), 4)
+    await workers.register(conn, row, 60.0)
+    made = Bench(conn, url, direct or url, connections)
+    made.journal.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def step(index: int, seq: int, status: StepStatus, output: str | None = None) -> StepWrite:
+    final = status is not RUNNING
+    return StepWrite(
+        index=index, seq=seq, name=f"s{index}", status=status, input=None if final else "[]", output=output
+    )
+
+
+async def recorded(conn: Connection, run_id: str) -> list[tuple[int, int, int, str | None]]:
+    rows = await conn.fetch(
+        "SELECT step_index, status, seq, output FROM perdure.workflow_steps WHERE workflow_id = $1 ORDER BY 1", run_id
+    )
+    return [tuple(row) for row in rows]
+
+
+async def steal(conn: Connection, run_id: str) -> None:
+    """As if the worker had been marked dead and the run moved."""
+    await conn.execute(
+        "UPDATE perdure.workflows SET status = 10, worker_id = NULL, fence = fence + 1 WHERE id = $1", run_id
+    )

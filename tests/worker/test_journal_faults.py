@@ -1,0 +1,181 @@
+"""The journal and a database that does not answer: cuts, restarts, locks, unknown outcomes, too much work."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from perdure.errors import OwnershipLost
+from perdure.model.outcome import Parked, Released, Succeeded
+from perdure.model.rows import WaitingFor
+from perdure.model.states import RunStatus
+from perdure.store import runs
+from perdure.telemetry import names
+from perdure.worker import journal as journal_module
+from perdure.worker.journal import RunJournal
+from perdure.worker.link import Connection
+
+from tests.support.journalbench import ME, RUNNING, SUCCEEDED, Bench, bench, recorded, steal, step
+from tests.support.pgwait import eventually, holding, until_waiting
+from tests.support.postgres import PostgresServer
+from tests.support.proxy import Proxy
+
+
+async def test_a_locked_run_does_not_hold_up_the_others(here: Bench) -> None:
+    locked, *others = await here.claim("a", "b", "c", "d")
+    async with holding(here.conn_url, ("SELECT 1 FROM perdure.workflows WHERE id = 'a' FOR UPDATE",)):
+        waiting = asyncio.ensure_future(locked.start(step(0, 1, RUNNING)))
+        await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in others))
+        assert not waiting.done()
+    await waiting
+    assert here.metrics.value(names.JOURNAL_RETRIES, "split") >= 4
+
+
+@pytest.mark.parametrize("ending", [False, True])
+async def test_cut_sessions_lose_nothing_and_write_nothing_twice(here: Bench, ending: bool) -> None:
+    journals = await here.claim(*(f"r{number}" for number in range(20)))
+
+    async def live(run: RunJournal) -> None:
+        for index in range(20):
+            await run.start(step(index, 2 * index + 1, RUNNING))
+            run.record(step(index, 2 * index + 2, SUCCEEDED, str(index)))
+        if ending:
+            await run.end(Succeeded("1"))
+
+    bodies = asyncio.gather(*(live(run) for run in journals))
+    while not bodies.done():
+        await here.conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ME
+        )
+        await asyncio.sleep(0.01)
+        if here.metrics.value(names.JOURNAL_RETRIES, "connection") >= 40:
+            break
+    await bodies
+    assert all(one.lost == 0 for one in here.heard.values())
+    expected = [(index, 30, 2 * index + 2, str(index)) for index in range(20)]
+    for run in journals:
+
+        async def complete(run_id: str = run.run_id) -> bool:
+            return await recorded(here.conn, run_id) == expected
+
+        await eventually(complete, "all steps are recorded")
+
+
+async def test_a_restarted_server_loses_nothing(here: Bench, pg_server: PostgresServer) -> None:
+    (run,) = await here.claim("r")
+    await run.start(step(0, 1, RUNNING))
+    pg_server.stop()
+    run.record(step(0, 2, SUCCEEDED, "1"))
+    waiting = asyncio.ensure_future(run.start(step(1, 3, RUNNING)))
+
+    async def tried() -> bool:
+        return here.metrics.value(names.JOURNAL_RETRIES, "connection") >= 2
+
+    await eventually(tried, "the journal tries")
+    pg_server.start()
+    await waiting
+    assert here.heard["r"].lost == 0
+
+
+async def test_an_unknown_outcome_that_committed_is_a_success(conn: Connection, db: str, pg_server: Any) -> None:
+    async with Proxy(pg_server.port) as proxy, bench(conn, proxy.through(db)) as here:
+        (run,) = await here.claim("r")
+        await run.start(step(0, 1, RUNNING))
+        proxy.hold_answers()
+        run.record(step(0, 2, SUCCEEDED, "1"))
+        waiting = asyncio.ensure_future(run.start(step(1, 3, RUNNING)))
+
+        async def committed() -> bool:
+            return len(await recorded(conn, "r")) == 2
+
+        await eventually(committed, "the first copy commits")
+        assert not waiting.done()
+        proxy.cut()
+        await waiting
+        assert await recorded(conn, "r") == [(0, 30, 2, "1"), (1, 10, 3, None)]
+        assert here.heard["r"].lost == 0
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        (Succeeded("1"), RunStatus.SUCCEEDED),
+        (Released("drain"), RunStatus.ENQUEUED),
+        (Parked(WaitingFor("RetryBackoff"), 60.0), RunStatus.WAITING),
+    ],
+)
+async def test_an_ending_whose_answer_was_lost_is_known_as_our_own(
+    conn: Connection, db: str, pg_server: Any, ending: Any, status: RunStatus
+) -> None:
+    async with Proxy(pg_server.port) as proxy, bench(conn, proxy.through(db)) as here:
+        (run,) = await here.claim("r")
+        await run.start(step(0, 1, RUNNING))
+        proxy.hold_answers()
+        waiting = asyncio.ensure_future(run.end(ending))
+
+        async def committed() -> bool:
+            return await runs.get_status(conn, "r") is status
+
+        await eventually(committed, "the first copy commits")
+        proxy.cut()
+        assert (await waiting).status is status
+        assert here.heard["r"].lost == 0
+        assert await runs.get_status(conn, "r") is status
+
+
+async def test_an_ending_that_never_arrived_on_a_run_that_was_taken_is_lost(
+    conn: Connection, db: str, pg_server: Any
+) -> None:
+    async with Proxy(pg_server.port) as proxy, bench(conn, proxy.through(db)) as here:
+        (run,) = await here.claim("r")
+        await run.start(step(0, 1, RUNNING))
+        proxy.hold_questions()
+        waiting = asyncio.ensure_future(run.end(Succeeded("1")))
+        await asyncio.sleep(0)
+        await steal(conn, "r")
+        proxy.cut()
+        with pytest.raises(OwnershipLost):
+            await waiting
+        assert here.heard["r"].lost == 1
+        assert await runs.get_status(conn, "r") is RunStatus.ENQUEUED
+
+
+# -- back-pressure and connections
+
+
+async def test_new_steps_wait_while_too_much_is_pending(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "MAX_PENDING_BYTES", 10_000)
+    run, other = await here.claim("a", "b")
+    await run.start(step(0, 1, RUNNING))
+    async with holding(here.conn_url, ("SELECT 1 FROM perdure.workflows WHERE id IN ('a', 'b') FOR UPDATE",)):
+        run.record(step(0, 2, SUCCEEDED, "x" * 20_000))
+        assert here.journal.full
+        waiting = asyncio.ensure_future(other.start(step(0, 1, RUNNING)))
+        await until_waiting(here.conn)
+        assert here.metrics.value(names.JOURNAL_PENDING_ROWS) == 1, "the new step is not even queued"
+    await waiting
+    assert not here.journal.full
+    assert here.metrics.value(names.JOURNAL_PENDING_ROWS) == 0
+
+
+async def test_one_run_stays_on_one_connection(conn: Connection, db: str) -> None:
+    async with bench(conn, db, connections=4) as here:
+        ids = [f"r{number}" for number in range(40)]
+        lanes = {run_id: here.journal.lane_of(run_id) for run_id in ids}
+        assert len(set(lanes.values())) == 4
+        assert all(here.journal.lane_of(run_id) is lane for run_id, lane in lanes.items())
+        journals = await here.claim(*ids)
+        await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in journals))
+        assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps") == 40
+
+
+async def test_a_deadlock_is_sent_again(here: Bench) -> None:
+    """Two sessions in opposite order: Postgres ends one; if it is ours, nobody notices."""
+    first, second = await here.claim("a", "b")
+    async with holding(here.conn_url, ("SELECT 1 FROM perdure.workflows WHERE id = 'b' FOR UPDATE",)) as rival:
+        both = asyncio.gather(first.start(step(0, 1, RUNNING)), second.start(step(0, 1, RUNNING)))
+        await until_waiting(here.conn)
+        taking = asyncio.ensure_future(rival.execute("SELECT 1 FROM perdure.workflows WHERE id = 'a' FOR UPDATE"))
+        await asyncio.wait([taking])
+        taking.exception()
+        await rival.execute("ROLLBACK")
+        await both
