@@ -41,10 +41,6 @@ def test_bytes_are_those_of_what_is_kept() -> None:
     assert both.bytes == one.bytes - 990
 
 
-def test_an_entry_without_rows_still_counts_as_one() -> None:
-    assert Entry(0.0).rows == 1
-
-
 def test_what_was_under_way_absorbs_what_came_since() -> None:
     old = entry(step(0, 1, text="[]"))
     old.uncertain = True

@@ -57,6 +57,18 @@ class Metrics:
         assert isinstance(child, Histogram)
         child.observe(value)
 
+    def counter(self, metric: Metric, *labels: str) -> Callable[[], None]:
+        """What counts one more of this series: for places where looking it up each time would be felt."""
+        child = self._child(metric, labels)
+        assert isinstance(child, Counter)
+        return child.inc
+
+    def observer(self, metric: Metric, *labels: str) -> Callable[[float], None]:
+        """What adds a value to this series: see `counter`."""
+        child = self._child(metric, labels)
+        assert isinstance(child, Histogram)
+        return child.observe
+
     def read_from(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
         """Let a gauge call `read` at every scrape. `read` must be quick and must not raise."""
         child = self._child(metric, labels)

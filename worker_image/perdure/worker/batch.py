@@ -58,8 +58,8 @@ class Entry:
 
     @property
     def rows(self) -> int:
-        """Rows it adds to a statement, at least one (its run is locked)."""
-        return len(self.steps) + (self.ending is not None) or 1
+        """Rows it adds to a statement."""
+        return len(self.steps) + (self.ending is not None)
 
     def add(self, write: StepWrite) -> None:
         """Fold in a later write."""

@@ -38,6 +38,9 @@ MAX_PENDING_BYTES = 64 * 1024 * 1024
 MAX_PENDING_ROWS = 20_000
 """Rows waiting to be written before new steps are held back: several seconds of a healthy database."""
 
+MAX_METERS = 2000
+"""Looked-up metrics that are kept: declared steps may have any name, so there could be ever more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Observer:
@@ -147,13 +150,12 @@ class RunJournal:
 
     def _measure(self, write: StepWrite) -> None:
         started = self._started_at.pop(write.index, None)
-        outcome = _OUTCOMES.get(write.status)
-        if outcome is None:
+        if write.status is StepStatus.RUNNING:
             return
-        metrics = self._journal.metrics
-        metrics.count(names.STEPS, self.run.workflow, write.name, outcome)
+        meter = self._journal.meter(self.run.workflow, write.name)
+        meter.count[write.status]()
         if started is not None:
-            metrics.observe(names.STEP_SECONDS, time.monotonic() - started, self.run.workflow, write.name)
+            meter.observe(time.monotonic() - started)
 
 
 def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
@@ -166,6 +168,18 @@ def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
 _OUTCOMES = {StepStatus.SUCCEEDED: "succeeded", StepStatus.FAILED: "failed", StepStatus.RETRYING: "retrying"}
 
 
+class _Meter:
+    """The metrics of one step of one workflow, looked up once."""
+
+    __slots__ = ("count", "observe")
+
+    def __init__(self, metrics: Metrics, workflow: str, step: str) -> None:
+        self.observe = metrics.observer(names.STEP_SECONDS, workflow, step)
+        self.count = {
+            status: metrics.counter(names.STEPS, workflow, step, outcome) for status, outcome in _OUTCOMES.items()
+        }
+
+
 class Journal:
     """The journal of one registration. `links` are its own connections."""
 
@@ -175,6 +189,7 @@ class Journal:
         self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
         self._rows = 0
         self._bytes = 0
+        self._meters: dict[tuple[str, str], _Meter] = {}
         self._room = asyncio.Event()
         self.full = False
         """Whether new steps have to wait for what is pending."""
@@ -217,6 +232,15 @@ class Journal:
         elif self._rows > MAX_PENDING_ROWS or self._bytes > MAX_PENDING_BYTES:
             self.full = True
             self._room.clear()
+
+    def meter(self, workflow: str, step: str) -> _Meter:
+        """The metrics of one step. As many as the code has steps: names are registered or declared ones."""
+        found = self._meters.get((workflow, step))
+        if found is None:
+            if len(self._meters) >= MAX_METERS:
+                self._meters.clear()
+            found = self._meters[workflow, step] = _Meter(self.metrics, workflow, step)
+        return found
 
     def lane_of(self, run_id: str) -> Lane:
         """Always the same connection for one run (rule R14)."""

@@ -87,13 +87,11 @@ class Lane(Service):
         entry = self._pending.get(owner)
         if entry is None:
             entry = self._pending[owner] = Entry(due)
-            rows = size = 0
-        else:
-            rows, size = entry.rows, entry.bytes
+        rows, size = len(entry.steps), entry.bytes
         entry.add(write)
         if waiter is not None:
             entry.starts.append(waiter)
-        self._journal.account(entry.rows - rows, entry.bytes - size)
+        self._journal.account(len(entry.steps) - rows, entry.bytes - size)
         self._queued(owner, entry, due)
 
     def add_ending(self, owner: RunJournal, ending: Ending, *, waiter: asyncio.Future[Settled] | None) -> None:
@@ -101,11 +99,8 @@ class Lane(Service):
         entry = self._pending.get(owner)
         if entry is None:
             entry = self._pending[owner] = Entry(0.0)
-            rows = 0
-        else:
-            rows = entry.rows
+        self._journal.account(1 if entry.ending is None else 0, 0)
         entry.ending, entry.settled = ending, waiter
-        self._journal.account(entry.rows - rows, 0)
         self._queued(owner, entry, 0.0)
 
     def abandon(self) -> None:
@@ -133,7 +128,7 @@ class Lane(Service):
             return
         if due < entry.due and not entry.failures:
             entry.due = due
-        if self._wake is not None:
+        if self._wake is not None and not self._wake.done():
             self._kick_at(max(entry.due, self._not_before))
 
     # -- the loop
@@ -169,10 +164,11 @@ class Lane(Service):
     def _kick_at(self, due: float) -> None:
         """End the wait of the loop at this instant; only called while it waits."""
         delay = due - time.monotonic()
-        loop = asyncio.get_running_loop()
         if delay <= 0:
             self._kick()
-        elif self._timer is None or self._timer.when() > loop.time() + delay:
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer.when() > loop.time() + delay:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = loop.call_later(delay, self._kick)
