@@ -4,6 +4,7 @@ are killed leave a trace: `effects` (what a body did) and `gates` (what a body w
 import asyncio
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -99,6 +100,15 @@ async def stuck(label: str, seconds: float) -> str:
 
 
 @perdure.step
+async def deaf(label: str) -> None:
+    """Does what no step should: it cannot be cancelled."""
+    await effect("begun", label)
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@perdure.step
 async def failing(message: str) -> None:
     raise ValueError(message)
 
@@ -170,6 +180,11 @@ async def sync(seconds: float) -> str:
 @perdure.workflow(name="t.stuck")
 async def loop_blocker(seconds: float) -> list[str]:
     return [await note("before"), await stuck("at", seconds), await note("after")]
+
+
+@perdure.workflow(name="t.deaf")
+async def deaf_body() -> None:
+    await deaf("deaf")
 
 
 @perdure.workflow(name="t.fails")

@@ -96,6 +96,17 @@ async def test_a_thread_that_nobody_can_stop_does_not_hold_up_the_process(db: st
     assert await row(conn, "r1") == (RunStatus.ENQUEUED, 0, 0, None)
 
 
+async def test_a_body_that_swallows_its_cancellation_does_not_hold_up_the_process(db: str, conn: Connection) -> None:
+    await enqueue(conn, "t.deaf", run_id="r1")
+    with WorkerProcess(db, drain_seconds=2) as worker:
+        await worker.works()
+        await until_effect(conn, "r1", "deaf", "begun")
+        worker.send(signal.SIGTERM)
+        assert await worker.ended() == 0
+        assert worker.said("cut off")
+    assert await row(conn, "r1") == (RunStatus.ENQUEUED, 0, 0, None)
+
+
 async def test_a_second_signal_releases_at_once(db: str, conn: Connection) -> None:
     await enqueue(conn, "t.gated", "never", run_id="r1")
     with WorkerProcess(db, drain_seconds=600.0) as worker:

@@ -38,6 +38,9 @@ log = logs.get_logger(__name__)
 
 OK, FAILED = 0, 1
 
+TASK_GRACE = 1.0
+"""Seconds for tasks that user code left behind to end once they are cancelled."""
+
 THREAD_GRACE = 0.2
 """Seconds for an idle thread to notice that it is not needed any more."""
 
@@ -146,7 +149,24 @@ async def _run(
     gc.freeze()
     await worker.start()
     await worker.wait()
-    return OK if worker.clean else FAILED
+    code = OK if worker.clean else FAILED
+    await _end_tasks_left_behind(code)
+    return code
+
+
+async def _end_tasks_left_behind(code: int) -> None:
+    """Ends the process where `asyncio.run` would wait for ever: for a body that swallows its cancellation. All that
+    counts is written by now."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, deaf = await asyncio.wait(left, timeout=TASK_GRACE)
+        if deaf:
+            log.error("tasks do not end when cancelled and are cut off", tasks=[task.get_name() for task in deaf])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 def _status_api(metrics: Metrics) -> StatusApi | None:
