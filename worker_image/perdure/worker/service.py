@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from perdure.telemetry.logs import get_logger
@@ -26,7 +27,7 @@ def backoff(failures: int, *, first: float = FIRST_PAUSE, longest: float = LONGE
     return min(longest, first * 2.0 ** min(failures - 1, 30)) * random.uniform(0.75, 1.25)  # noqa: S311 - not a secret
 
 
-class Service:
+class Service(ABC):
     """Base: subclasses give a `name` and `run`, and override `quiesce` when they take on work."""
 
     name: ClassVar[str]
@@ -48,9 +49,9 @@ class Service:
             self._runner.cancel()
             await asyncio.wait([self._runner])
 
+    @abstractmethod
     async def run(self) -> None:
         """What the service does, until it is cancelled."""
-        raise NotImplementedError
 
     async def _supervise(self) -> None:
         failures = 0
