@@ -40,7 +40,7 @@ class Service(ABC):
         assert self._runner is None, "a service starts once"
         self._runner = asyncio.create_task(self._supervise(), name=self.name)
 
-    def quiesce(self) -> None:
+    def quiesce(self) -> None:  # noqa: B027 - most services take on nothing
         """First phase: take on nothing new. Returns at once."""
 
     async def stop(self) -> None:
