@@ -14,7 +14,7 @@ import yaml
 SECONDS = 100.0
 
 FLOWS = '''
-import pathlib, time
+import pathlib, threading
 from perdure import step, workflow
 
 @step(name="t.note")
@@ -31,7 +31,7 @@ def hold(folder: str, label: str) -> str:
     with open(path, "a") as file:
         file.write("x")
     if first:
-        time.sleep(60)
+        threading.Event().wait(60)
     return label
 
 @step(name="t.bad")
