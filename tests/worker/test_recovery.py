@@ -184,19 +184,26 @@ async def test_answers_that_never_come_lose_and_double_nothing(
     db: str, conn: Connection, pg_server: PostgresServer
 ) -> None:
     """Every kind of statement is cut between its commit and its answer: claims, journals, beats, sweeps."""
-    for number in range(30):
-        await enqueue(conn, "t.notes", ["a", "b", "c", "d"], run_id=f"r{number}")
+    total = 0
+
+    async def some_run() -> bool:
+        return bool(await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status = 30"))
+
     async with Proxy(pg_server.port) as proxy, working(proxy.through(db), slots=5, lease_seconds=6.0) as worker:
         for _ in range(12):
+            for _ in range(5):
+                await enqueue(conn, "t.notes", ["a", "b", "c", "d"], run_id=f"r{total}")
+                total += 1
+            # Without a run at work the journal would be silent, and only claims and sweeps would be cut.
+            await eventually(some_run, "a run is claimed")
             proxy.hold_answers()
             await asyncio.sleep(0.1)
             proxy.cut()
-            await asyncio.sleep(0.1)
-        for number in range(30):
+        for number in range(total):
             assert await finished(conn, f"r{number}", 60.0) is RunStatus.SUCCEEDED
         assert worker.metrics.value(names.JOURNAL_RETRIES, "connection") > 0
-    assert await conn.fetchval("SELECT count(*) FROM public.effects") == 120
-    assert await conn.fetchval("SELECT count(DISTINCT (run, step)) FROM public.effects") == 120
+    assert await conn.fetchval("SELECT count(*) FROM public.effects") == 4 * total
+    assert await conn.fetchval("SELECT count(DISTINCT (run, step)) FROM public.effects") == 4 * total
     assert await conn.fetchval("SELECT sum(recoveries) FROM perdure.workflows") == 0
 
 
