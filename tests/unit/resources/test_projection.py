@@ -152,6 +152,16 @@ def test_in_a_run_that_has_ended_nothing_runs() -> None:
     assert (status["stepCounts"]["running"], status["stepCounts"]["waiting"]) == (0, 0)
 
 
+def test_a_step_whose_worker_went_is_not_shown_as_running_until_another_one_has_it() -> None:
+    begun = step(0, StepStatus.RUNNING)
+    waits = project(source(run(RunStatus.ENQUEUED, recoveries=1), begun))
+    assert [each["phase"] for each in waits["steps"]] == ["Interrupted"]
+    assert waits["stepCounts"]["running"] == 0
+    again = project(source(run(RunStatus.RUNNING, recoveries=1), begun))
+    assert [each["phase"] for each in again["steps"]] == ["Running"]
+    assert again["stepCounts"]["running"] == 1
+
+
 def test_a_run_recovered_too_often_has_failed_with_its_own_reason() -> None:
     status = project(source(run(RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED, error=error("10 recoveries"))))
     assert (status["phase"], status["reason"]) == ("Failed", "MaxRecoveryAttemptsExceeded")

@@ -54,7 +54,7 @@ def project(source: StatusSource) -> dict[str, Any]:
         "revision": run.revision,
         "conditions": _conditions(run, reason, message, wait),
         "progress": f"{source.counts.succeeded}" + ("" if total is None else f"/{total}"),
-        "stepCounts": _counts(source.counts, total, finished=run.status.finished),
+        "stepCounts": _counts(source.counts, total, run.status),
         "startedAt": instant(run.started_at),
         "finishedAt": instant(run.finished_at),
         "worker": _present({"pod": shorten(run.worker_pod, NAME_MAX), "version": shorten(run.version, NAME_MAX)}),
@@ -163,15 +163,15 @@ def _recorded(counts: StepCounts) -> int:
     return counts.succeeded + counts.failed + counts.running + counts.retrying
 
 
-def _counts(counts: StepCounts, total: int | None, *, finished: bool) -> dict[str, Any]:
-    """In a run that has ended nothing runs and nothing waits, whatever its last owner had begun."""
+def _counts(counts: StepCounts, total: int | None, run: RunStatus) -> dict[str, Any]:
+    """In a run that nobody holds nothing runs, and in one that has ended nothing waits, whatever was begun."""
     return _present(
         {
             "total": total,
             "succeeded": counts.succeeded,
             "failed": counts.failed,
-            "running": 0 if finished else counts.running,
-            "waiting": 0 if finished else counts.retrying,
+            "running": counts.running if run == RunStatus.RUNNING else 0,
+            "waiting": 0 if run.finished else counts.retrying,
         }
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.model.rows import StatusSource, StepView
-from perdure.model.states import StepStatus
+from perdure.model.states import RunStatus, StepStatus
 from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable
 from perdure.resources.steps import MAX_STEPS
 from perdure.resources.waits import clock_time
@@ -62,9 +62,9 @@ class _Entry:
 
 def project_steps(source: StatusSource, declared: Declared | None, budget: int) -> list[dict[str, Any]]:
     """The list for `.status.steps`, at most `MAX_STEPS` and about `budget` bytes."""
-    finished = source.run.status.finished
-    entries = [_recorded(step, finished=finished, with_output=declared is not None) for step in source.steps]
-    entries += _to_come(source, declared, finished=finished)
+    status = source.run.status
+    entries = [_recorded(step, status, with_output=declared is not None) for step in source.steps]
+    entries += _to_come(source, declared, finished=status.finished)
     chosen: list[_Entry] = []
     for entry in sorted(entries, key=lambda entry: entry.rank)[:MAX_STEPS]:
         size = json_bytes(entry.fields) + 1
@@ -80,18 +80,18 @@ def project_steps(source: StatusSource, declared: Declared | None, budget: int) 
     return [entry.fields for entry in chosen]
 
 
-def _recorded(step: StepView, *, finished: bool, with_output: bool) -> _Entry:
+def _recorded(step: StepView, run: RunStatus, *, with_output: bool) -> _Entry:
     error = None if step.error is None else read_error(step.error)
     fields: dict[str, Any] = {
         "name": shorten(step.name, NAME_MAX),
         "index": step.index,
-        "phase": _phase(step.status, finished=finished),
+        "phase": _phase(step.status, run),
         "attempts": step.attempts + (step.status in {StepStatus.RUNNING, StepStatus.SUCCEEDED}),
         "startedAt": instant(step.started_at),
         "finishedAt": instant(step.finished_at),
         "message": None if error is None else shorten(error.message, MESSAGE_MAX) or None,
     }
-    if step.status == StepStatus.RETRYING and step.wake_at is not None and not finished:
+    if step.status == StepStatus.RETRYING and step.wake_at is not None and not run.finished:
         fields["waitingFor"] = f"retry at {clock_time(step.wake_at, step.started_at)}"
     fields = {key: value for key, value in fields.items() if value is not None}
     live = step.status != StepStatus.SUCCEEDED
@@ -123,13 +123,16 @@ def _to_come(source: StatusSource, declared: Declared | None, *, finished: bool)
     ]
 
 
-def _phase(status: StepStatus, *, finished: bool) -> str:
+def _phase(status: StepStatus, run: RunStatus) -> str:
+    """A step that its row calls running is at work only while somebody holds the run."""
     match status:
         case StepStatus.SUCCEEDED:
             return "Succeeded"
         case StepStatus.FAILED:
             return "Failed"
-        case StepStatus.RUNNING | StepStatus.RETRYING if finished:
+        case StepStatus.RUNNING if run != RunStatus.RUNNING:
+            return "Interrupted"
+        case StepStatus.RETRYING if run.finished:
             return "Interrupted"
         case StepStatus.RUNNING:
             return "Running"
