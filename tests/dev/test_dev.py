@@ -105,7 +105,7 @@ def test_a_run_goes_on_after_its_worker_was_killed(dev: Dev, folder: Path) -> No
     done = dev(three(folder), "--kill-worker-at", "t.hold")
     assert done.returncode == 0, done.stderr
     assert "killed worker dev-1 with SIGKILL while one was in step t.hold" in done.stderr
-    assert "one goes on in worker dev-2" in done.stderr
+    assert "one goes on in" in done.stderr
     shown = yaml.safe_load(done.stdout)
     assert shown["kind"] == "Workflow" and shown["metadata"]["name"] == "one"
     assert shown["status"]["phase"] == "Succeeded"

@@ -190,14 +190,17 @@ class _Session:
             await workers.mark_dead(connection, [worker.pod_uid])
             await self._start_worker(group)
 
-    async def _kill_worker(self, connection: asyncpg.Connection[Any], name: str, shown: Status) -> None:
+    async def _kill_worker(self, connection: asyncpg.Connection[Any], run_id: str, name: str, shown: Status) -> None:
         """Kill who runs it, as a failing node would, and start another under another name."""
         pod = shown["worker"]["pod"]
         for group in self._groups.values():
             for worker in [worker for worker in group.live if worker.name == pod]:
                 await worker.kill()
-                self._kill = _Kill(name, pod, time.monotonic())
-                self._view.note(f"killed worker {pod} with SIGKILL while {name} was in step {self._options.kill_at}")
+                ended = await runs.get_status(connection, run_id)
+                if ended is None or not ended.finished:  # else the kill came too late to meet it
+                    self._kill = _Kill(name, pod, time.monotonic())
+                    step = self._options.kill_at
+                    self._view.note(f"killed worker {pod} with SIGKILL while {name} was in step {step}")
                 group.live.remove(worker)
                 # We have seen the process end: proof of death, no need to wait for its lease.
                 await workers.mark_dead(connection, [worker.pod_uid])
@@ -211,10 +214,11 @@ class _Session:
             sources = await status.read(connection, list(rows))
             statuses: dict[str, Status] = {rows[source.run.id].name or "": project(source) for source in sources}
             self._view.update(statuses)
+            for run_id, row in rows.items():
+                if shown := statuses.get(row.name or ""):
+                    await self._watch_kill(connection, run_id, row.name or "", shown)
             if all(source.run.status.finished for source in sources):
                 return statuses
-            for name, shown in statuses.items():
-                await self._watch_kill(connection, name, shown)
             for key, group in self._groups.items():
                 await self._replace_ended(connection, group)
                 if group.manifest is None:
@@ -222,14 +226,15 @@ class _Session:
                 self._check_names(rows.values(), key, group)
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _watch_kill(self, connection: asyncpg.Connection[Any], name: str, shown: Status) -> None:
+    async def _watch_kill(self, connection: asyncpg.Connection[Any], run_id: str, name: str, shown: Status) -> None:
         holder = (shown.get("worker") or {}).get("pod")
         if self._kill is None:
             if holder and _runs_step(shown, self._options.kill_at):
-                await self._kill_worker(connection, name, shown)
-        elif self._kill.run == name and self._kill.went_on_after is None and holder not in (None, self._kill.pod):
+                await self._kill_worker(connection, run_id, name, shown)
+        elif self._kill.run == name and self._kill.went_on_after is None and _went_on(shown, self._kill.pod):
             self._kill.went_on_after = time.monotonic() - self._kill.at
-            self._view.note(f"{name} goes on in worker {holder}, {self._kill.went_on_after:.1f}s after the kill")
+            who = f"worker {holder}" if holder else "another worker, and has ended"
+            self._view.note(f"{name} goes on in {who}, {self._kill.went_on_after:.1f}s after the kill")
 
     async def _read_manifest(self, connection: asyncpg.Connection[Any], key: tuple[str, str], group: _Group) -> None:
         live = await backlog.live_workers(connection, *key)
@@ -251,6 +256,12 @@ class _Session:
         if self._kill is None:
             self._view.note(f"no worker was killed: step {self._options.kill_at} was never seen running")
         return succeeded and self._kill is not None and self._kill.went_on_after is not None
+
+
+def _went_on(shown: Status, killed: str) -> bool:
+    """Somebody else holds the run, or did: it had not ended when its worker was killed, so another has ended it."""
+    holder = (shown.get("worker") or {}).get("pod")
+    return holder not in (None, killed) or "finishedAt" in shown
 
 
 def _runs_step(shown: Status, step: str | None) -> bool:
