@@ -22,7 +22,7 @@ from tests.store.builders import Connection
 from tests.support.pgwait import waiting
 
 ALL = [each.name for each in migrate.migrations()]
-NEXT = len(ALL) + 1
+NEXT = migrate.migrations()[-1].version + 1
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_a_newer_database_is_refused(conn: Connection, pg_url: str) -> Non
 async def test_an_older_database_is_refused_until_it_is_migrated(
     conn: Connection, pg_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = (*migrate.migrations(), Migration(NEXT, "0099_more", "CREATE TABLE perdure.more (id integer)"))
+    more = (*migrate.migrations(), Migration(NEXT, "0099_more", "CREATE TABLE perdure.more (id integer);"))
     monkeypatch.setattr(migrate, "migrations", lambda: more)
 
     with pytest.raises(SchemaOutOfRange, match="perdure migrate"):
@@ -97,7 +97,7 @@ async def test_an_older_database_is_refused_until_it_is_migrated(
 async def test_a_failed_migration_leaves_what_came_before(
     empty_pg_url: str, empty: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = Migration(NEXT, "0099_bad", "CREATE TABLE perdure.half (id integer); SELECT 1 / 0")
+    bad = Migration(NEXT, "0099_bad", "CREATE TABLE perdure.half (id integer); SELECT 1 / 0;")
     more = (*migrate.migrations(), bad)
     monkeypatch.setattr(migrate, "migrations", lambda: more)
 
@@ -115,10 +115,27 @@ async def test_the_script_for_people_does_the_same(empty_pg_url: str, empty: Con
     assert await migrate.migrate(empty_pg_url) == []
 
 
-def test_files_are_numbered_without_gaps() -> None:
-    assert [each.version for each in migrate.migrations()] == list(range(1, NEXT))
+def test_each_file_has_a_number_of_its_own() -> None:
+    versions = [each.version for each in migrate.migrations()]
+    assert versions == sorted(set(versions)) and versions[0] == 1
     folder = Path(migrate.__file__).parent / "migrations"
-    assert {path.stem for path in folder.glob("*.sql")} == {*ALL, "schema", "table"}
+    assert {path.stem for path in folder.glob("*.sql")} == {*ALL, "bootstrap"}
+
+
+async def test_a_migration_missing_between_others_is_noticed_and_made_up_for(
+    pg_url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await conn.execute(sql("migration_record"), NEXT + 1, "0099_after", "x")
+    between = Migration(NEXT, "0098_between", "CREATE TABLE perdure.between_others (id integer);")
+    after = Migration(NEXT + 1, "0099_after", "SELECT 1;")
+    await conn.execute("UPDATE perdure.migrations SET checksum = $1 WHERE version = $2", after.checksum, NEXT + 1)
+    more = (*migrate.migrations(), between, after)
+    monkeypatch.setattr(migrate, "migrations", lambda: more)
+
+    with pytest.raises(SchemaOutOfRange, match="not applied: 0098_between"):
+        await migrate.check(conn)
+    assert await migrate.migrate(pg_url) == ["0098_between"]
+    await migrate.check(conn)
 
 
 async def checks(conn: Connection, table: str) -> str:

@@ -1,7 +1,9 @@
 """The schema and its versions. The operator migrates at its start; everybody else only checks.
 
 An applied migration is never changed: its text is compared with what was applied. One process at a time, each
-migration in a transaction of its own, so that an interrupted upgrade continues where it stopped.
+migration in a transaction of its own, so that an interrupted upgrade continues where it stopped. Whoever applies it,
+this program, a script or files in a user's own tree (`scaffold`), runs the very same text: `bootstrap`, then the
+`script` of each migration.
 """
 
 from __future__ import annotations
@@ -34,6 +36,15 @@ class Migration:
         """SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    @property
+    def script(self) -> str:
+        """The text, and the record that it was applied: one transaction of any number of statements."""
+        record = sql("migration_record")
+        values = (str(self.version), f"'{self.name}'", f"'{self.checksum}'")
+        for number, value in enumerate(values, start=1):
+            record = record.replace(f"${number}", value)
+        return f"{self.text.rstrip()}\n{record.rstrip()};\n"
+
 
 @cache
 def migrations() -> tuple[Migration, ...]:
@@ -55,7 +66,7 @@ async def migrate(url: str) -> list[str]:
     connection = await connect(url, application_name=APPLICATION_NAME, statement_timeout=0)
     try:
         await connection.execute(sql("migration_lock"))
-        await _bootstrap(connection)
+        await connection.execute(bootstrap())
         applied = await connection.fetch(sql("migration_applied"))
         _refuse_foreign(applied)
         done = {row["version"] for row in applied}
@@ -68,43 +79,30 @@ async def check(connection: asyncpg.Connection[Any]) -> None:
     """Raises `SchemaOutOfRange` unless the database has exactly this program's schema."""
     state = await connection.fetchrow(sql("migration_state"))
     applied = await connection.fetch(sql("migration_applied")) if state and state["has_table"] else []
-    there = max((row["version"] for row in applied), default=0)
-    here = migrations()[-1].version
-    if there < here:
+    there = {row["version"] for row in applied}
+    missing = [each.name for each in migrations() if each.version not in there]
+    if missing:
         raise SchemaOutOfRange(
-            f"the database has schema version {there}, this program needs {here}: the operator migrates at its "
-            "start, or run `perdure migrate`"
+            f"the database has schema version {max(there, default=0)}, this program needs {migrations()[-1].version} "
+            f"(not applied: {', '.join(missing)}): the operator migrates at its start, or run `perdure migrate`"
         )
     _refuse_foreign(applied)
 
 
+def bootstrap() -> str:
+    """What comes before the first migration. Does nothing where it was run before."""
+    return (resources.files(__package__) / "migrations" / "bootstrap.sql").read_text(encoding="utf-8")
+
+
 def statements() -> str:
     """All SQL for an empty database as one script, for people who apply it by hand."""
-    parts = [_file("schema"), _file("table")]
-    for each in migrations():
-        values = (str(each.version), f"'{each.name}'", f"'{each.checksum}'")
-        record = sql("migration_record")
-        for number, value in enumerate(values, start=1):
-            record = record.replace(f"${number}", value)
-        parts.append(f"BEGIN;\n{each.text.rstrip()}\n{record.rstrip()};\nCOMMIT;\n")
-    return "\n".join(parts)
-
-
-async def _bootstrap(connection: asyncpg.Connection[Any]) -> None:
-    # Asked first, since IF NOT EXISTS wants the right to create even when there is nothing to create.
-    state = await connection.fetchrow(sql("migration_state"))
-    assert state is not None
-    if not state["has_schema"]:
-        await connection.execute(_file("schema"))
-    if not state["has_table"]:
-        await connection.execute(_file("table"))
+    return "\n".join([bootstrap(), *(f"BEGIN;\n{each.script}COMMIT;\n" for each in migrations())])
 
 
 async def _apply(connection: asyncpg.Connection[Any], migration: Migration) -> str:
     try:
         async with connection.transaction():
-            await connection.execute(migration.text)
-            await connection.execute(sql("migration_record"), migration.version, migration.name, migration.checksum)
+            await connection.execute(migration.script)
     except asyncpg.PostgresError as error:
         raise MigrationFailed(f"{migration.name} could not be applied: {error}") from error
     return migration.name
@@ -120,7 +118,3 @@ def _refuse_foreign(applied: list[asyncpg.Record]) -> None:
             )
         if mine.checksum != row["checksum"]:
             raise MigrationFailed(f"{mine.name} was changed after it had been applied to this database")
-
-
-def _file(name: str) -> str:
-    return (resources.files(__package__) / "migrations" / f"{name}.sql").read_text(encoding="utf-8")

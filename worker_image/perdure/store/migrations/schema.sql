@@ -1,2 +1,0 @@
--- Before the first migration, unless an administrator has made it.
-CREATE SCHEMA perdure;
