@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -14,6 +15,7 @@ from perdure.engine.context import current_scope
 from perdure.engine.pending import PendingStep
 from perdure.engine.registry import Registry, ShouldRetry, StepDefinition, StepOptions, WorkflowDefinition
 from perdure.errors import RegistrationError
+from perdure.model.start import Seconds, StartOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,14 +58,50 @@ class Step(Generic[P, R]):
 class Workflow(Generic[P, R]):
     """A registered workflow. Called directly it just runs the function, for tests; workers run it durably."""
 
-    def __init__(self, definition: WorkflowDefinition, function: Callable[P, Coroutine[Any, Any, R]]) -> None:
+    def __init__(
+        self,
+        definition: WorkflowDefinition,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        start_options: StartOptions | None = None,
+    ) -> None:
         update_wrapper(self, function, updated=())
         self.definition = definition
         self.function = function
+        self.start_options = StartOptions() if start_options is None else start_options
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """The body as a plain coroutine; inside a run its steps become steps of that run."""
         return self.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        id: str | None = None,
+        queue: str | None = None,
+        pool: str | None = None,
+        priority: int | None = None,
+        timeout: Seconds | None = None,
+        delay: Seconds | None = None,
+        partition_key: str | None = None,
+    ) -> Workflow[P, R]:
+        """The same workflow, to be started with these options; those not given stay as they are.
+
+        `id`: 1 to 255 printable characters; a start with the id of a run that exists gives that run. `queue`, `pool`:
+        where workers look for it. `priority`: from 1, lowest first, 100 if not said. `timeout`: how long the run may
+        take from its first claim. `delay`: how long after the start it becomes claimable. `partition_key`: whose run
+        it is, for queues that are fair between partitions. Times in seconds or as timedelta. Raises `InvalidArgument`.
+        """
+        given = {
+            "id": id,
+            "queue": queue,
+            "pool": pool,
+            "priority": priority,
+            "timeout": timeout,
+            "delay": delay,
+            "partition_key": partition_key,
+        }
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return Workflow(self.definition, self.function, replace(self.start_options, **said))
 
     def __repr__(self) -> str:
         return f"<workflow {self.definition.name}>"

@@ -148,6 +148,10 @@ class WorkflowDefinition(Definition):
         names = self.parameters.names
         return len(names) == 1 and takes_object(self._hints(names).get(names[0], Any))
 
+    def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The input of a run. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
+        return encode(self.parameters.record(args, kwargs), f"the input of workflow {self.name}")
+
     def check(self) -> None:
         """Prepare everything that can be wrong with the annotations. Raises `RegistrationError`."""
         _ = self._inputs, self.result
