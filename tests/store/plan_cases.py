@@ -52,7 +52,7 @@ def endings_of(runs: Sequence[str]) -> list[list[Any]]:
     return [list(runs), [1] * count, ["succeeded"] * count, [0] * count, ["1"] * count, empty, empty, empty, empty]
 
 
-UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None]
+UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None, ""]
 
 CASES = [
     case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 60),

@@ -60,6 +60,8 @@ class NewRun:
     max_recoveries: int = 10
     max_run_attempts: int = 1
     generation: int = 0
+    partition_key: str = ""
+    """Partitions of a queue take turns; empty: in none. Never changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ async def upsert(connection: asyncpg.Connection[Any], run: NewRun) -> Upserted:
         run.generation,
         run.input,
         run.definition,
+        run.partition_key,
     )
     if row is None:
         row = await connection.fetchrow(sql("run_result"), run.id)

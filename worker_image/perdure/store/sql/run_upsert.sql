@@ -15,11 +15,11 @@ WITH settled AS MATERIALIZED (
     INSERT INTO perdure.workflows AS w (
         id, namespace, name, workflow, requires, pool, queue, priority, timeout, suspended, cancel_mode,
         cancel_reason, max_recoveries, max_run_attempts, generation, status, finished_at, waiting_since,
-        status_due_at)
+        status_due_at, partition_key)
     SELECT $1::text, $2::text, $3::text, $4::text, $5::text[], $6::text, $7::text, $8::integer, $9::interval,
            $10::boolean, $11::text, CASE WHEN $11::text IS NOT NULL THEN 'cancel was requested' END,
            $12::integer, $13::integer, $14::bigint, CASE WHEN $11::text IS NULL THEN 10 ELSE 70 END,
-           CASE WHEN $11::text IS NOT NULL THEN now() END, now(), now()
+           CASE WHEN $11::text IS NOT NULL THEN now() END, now(), now(), $17::text
      WHERE NOT EXISTS (SELECT FROM settled)
     ON CONFLICT (id) DO UPDATE SET
         priority = excluded.priority,
