@@ -9,6 +9,7 @@ IDS = [f"r{n:06}" for n in range(1, 101)]
 FINISHED = [f"f{n:06}" for n in range(1, 101)]
 MANY = [f"q{n:06}" for n in range(1, 401)]
 OWNED = [f"o{n:06}" for n in range(50, 200, 50)]
+NEW = [f"new-{n:06}" for n in range(1, 501)]
 MANIFEST = ["step:y", "workflow:x"]
 
 
@@ -55,6 +56,17 @@ def endings_of(runs: Sequence[str]) -> list[list[Any]]:
 UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None, ""]
 
 CASES = [
+    case(
+        "client_start",
+        ["ns", False, NEW, ["x"] * 500, ["workflow:x"] * 500, ["default"] * 500, ["default"] * 500, [100] * 500]
+        + [[None] * 500, [None] * 500, [""] * 500, ["[]"] * 500],
+        "",
+        10,
+    ),
+    case("client_existing", [IDS], "workflows_pkey workflow_payloads_pkey", 200),
+    case("client_watch", [MANY, [], 65536], "workflows_pkey workflow_payloads_pkey", 1200),
+    case("client_watch", [FINISHED, FINISHED, 65536], "workflows_pkey workflow_payloads_pkey", 600),
+    case("client_watch", [MANY, MANY, 65536], "workflows_pkey workflow_payloads_pkey", 2500),
     case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 60),
     case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v9", 50], "workflows_ready workflows_pkey", 400),
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
@@ -116,6 +128,7 @@ WITHOUT_TABLES = {
     "migration_lock",
     "migration_record",
     "migration_state",
+    "notify_ended",
     "notify_ready",
     "ping",
 }

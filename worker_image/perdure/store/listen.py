@@ -1,6 +1,6 @@
-"""Notifications that runs became ready: they only hurry what polling finds anyway.
+"""Notifications that runs became ready, or that awaited ones have ended: they only hurry what polling finds anyway.
 
-The listener has a session of its own, used by the claimer. A NOTIFY is sent coalesced and in a transaction of its
+A listener has a session of its own: the claimer's, a client's. A NOTIFY is sent coalesced and in a transaction of its
 own, because it takes a lock of the whole server while it commits.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,10 @@ from perdure.store.pool import connect, connection_errors
 from perdure.store.statements import sql
 
 CHANNEL = "perdure_ready"
+ENDED_CHANNEL = "perdure_ended"
+
+ENDED_BYTES = 7900
+"""Bytes of ids in one notification: Postgres takes less than 8000."""
 
 PING_SECONDS = 20.0
 """An idle session behind a dead line is noticed within this and one statement's timeout."""
@@ -31,22 +35,46 @@ async def notify_ready(connection: asyncpg.Connection[Any], namespace: str, pool
     await connection.execute(sql("notify_ready"), f"{namespace}/{pool}")
 
 
-class Listener:
-    """Calls `on_ready(namespace, pool)` for each notification, and `on_gap()` whenever some may have been missed:
+async def notify_ended(connection: asyncpg.Connection[Any], run_ids: Iterable[str]) -> None:
+    """Tell the clients that these runs have ended. Call it outside of any transaction."""
+    for payload in _payloads(run_ids):
+        await connection.execute(sql("notify_ended"), payload)
+
+
+def _payloads(run_ids: Iterable[str]) -> Iterator[str]:
+    """Ids in lines, as many as one notification takes. An id that is too long by itself is left to the polls."""
+    lines: list[str] = []
+    size = 0
+    for run_id in run_ids:
+        more = len(run_id.encode()) + 1
+        if lines and size + more > ENDED_BYTES:
+            yield "\n".join(lines)
+            lines, size = [], 0
+        if more <= ENDED_BYTES:
+            lines.append(run_id)
+            size += more
+    if lines:
+        yield "\n".join(lines)
+
+
+class _Subscription:
+    """Calls `on_payload(text)` for each notification on a channel, and `on_gap()` whenever some may have been missed:
     after every (re)connection. `on_lost(error)` says that it will connect again. All are called in the event loop
     and must not block."""
 
     def __init__(
         self,
         url: str,
-        on_ready: Callable[[str, str], None],
+        channel: str,
+        on_payload: Callable[[str], None],
         on_gap: Callable[[], None],
         *,
         application_name: str,
-        on_lost: Callable[[BaseException], None] = lambda _: None,
+        on_lost: Callable[[BaseException], None],
     ) -> None:
         self._url = url
-        self._on_ready = on_ready
+        self._channel = channel
+        self._on_payload = on_payload
         self._on_gap = on_gap
         self._application_name = application_name
         self._on_lost = on_lost
@@ -70,7 +98,7 @@ class Listener:
             pause = min(longest, pause * 2)
 
     async def _listen(self, connection: asyncpg.Connection[Any]) -> None:
-        await connection.add_listener(CHANNEL, self._received)
+        await connection.add_listener(self._channel, self._received)
         self._on_gap()
 
     async def _until_lost(self, connection: asyncpg.Connection[Any]) -> None:
@@ -84,5 +112,48 @@ class Listener:
                 await connection.execute(sql("ping"))
 
     def _received(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        namespace, _, pool = str(payload).partition("/")
-        self._on_ready(namespace, pool)
+        self._on_payload(str(payload))
+
+
+class Listener(_Subscription):
+    """Calls `on_ready(namespace, pool)` for each pool that has ready runs, and `on_gap()` after every (re)connection.
+    `on_lost(error)` says that it will connect again. All are called in the event loop and must not block."""
+
+    def __init__(
+        self,
+        url: str,
+        on_ready: Callable[[str, str], None],
+        on_gap: Callable[[], None],
+        *,
+        application_name: str,
+        on_lost: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        def ready(payload: str) -> None:
+            namespace, _, pool = payload.partition("/")
+            on_ready(namespace, pool)
+
+        super().__init__(url, CHANNEL, ready, on_gap, application_name=application_name, on_lost=on_lost)
+
+
+class EndedListener(_Subscription):
+    """Calls `on_ended(ids)` for runs that have ended and were awaited, by whomever, and `on_gap()` after every
+    (re)connection. `on_lost(error)` says that it will connect again. All are called in the event loop and must not
+    block."""
+
+    def __init__(
+        self,
+        url: str,
+        on_ended: Callable[[list[str]], None],
+        on_gap: Callable[[], None],
+        *,
+        application_name: str,
+        on_lost: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(
+            url,
+            ENDED_CHANNEL,
+            lambda payload: on_ended(payload.split("\n")),
+            on_gap,
+            application_name=application_name,
+            on_lost=on_lost,
+        )

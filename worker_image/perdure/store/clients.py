@@ -1,0 +1,114 @@
+"""Runs as code outside of workers asks for them: bulk start, and how the awaited ones stand. Called by the client.
+
+A start has no fence and needs none: a run's id is taken once, by whoever is first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from perdure.model.rows import workflow_requirement
+from perdure.model.states import RunStatus
+from perdure.store.statements import sql
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """One run to create. `input` is JSON text, `timeout` and `delay` are seconds, an empty partition is none."""
+
+    id: str
+    workflow: str
+    input: str
+    pool: str
+    queue: str
+    priority: int
+    timeout: float | None = None
+    delay: float | None = None
+    partition_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingRun:
+    """The run that has an id already; `input` is JSON text."""
+
+    id: str
+    namespace: str
+    workflow: str
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSight:
+    """How a run stands. `output` and `error` are JSON texts of a run that has ended, left out when they are larger
+    than was asked for: then it is not `complete`. `armed`: its end will be told by a notification."""
+
+    id: str
+    workflow: str
+    status: RunStatus
+    armed: bool
+    complete: bool
+    output: str | None
+    error: str | None
+    cancel_reason: str | None
+    recoveries: int
+
+
+async def start(
+    connection: asyncpg.Connection[Any], namespace: str, runs: Sequence[RunStart], *, awaited: bool
+) -> set[str]:
+    """Create the runs whose ids are free, in one transaction; ids of the created. Durable on return.
+
+    `awaited`: their ends will be told by notifications. Of two with one id in the list, either may be created: do not
+    send such.
+    """
+    rows = await connection.fetch(
+        sql("client_start"),
+        namespace,
+        awaited,
+        [each.id for each in runs],
+        [each.workflow for each in runs],
+        [workflow_requirement(each.workflow) for each in runs],
+        [each.pool for each in runs],
+        [each.queue for each in runs],
+        [each.priority for each in runs],
+        [each.timeout for each in runs],
+        [each.delay for each in runs],
+        [each.partition_key for each in runs],
+        [each.input for each in runs],
+    )
+    return {row["id"] for row in rows}
+
+
+async def existing(connection: asyncpg.Connection[Any], ids: Iterable[str]) -> dict[str, ExistingRun]:
+    """The runs that have these ids. Reads their inputs: ask for a bounded number."""
+    rows = await connection.fetch(sql("client_existing"), list(ids))
+    return {row["id"]: ExistingRun(row["id"], row["namespace"], row["workflow"], row["input"]) for row in rows}
+
+
+async def watch(
+    connection: asyncpg.Connection[Any], ids: Sequence[str], arm: Sequence[str], *, most_bytes: int
+) -> dict[str, RunSight]:
+    """How the runs stand; those that do not exist are left out. For runs in `arm`, which are among `ids`, ask to be
+    told of the end.
+
+    Outcomes of more than `most_bytes` are left out.
+    """
+    rows = await connection.fetch(sql("client_watch"), list(ids), list(arm), most_bytes)
+    return {
+        row["id"]: RunSight(
+            id=row["id"],
+            workflow=row["workflow"],
+            status=RunStatus(row["status"]),
+            armed=row["armed"],
+            complete=row["complete"],
+            output=row["output"],
+            error=row["error"],
+            cancel_reason=row["cancel_reason"],
+            recoveries=row["recoveries"],
+        )
+        for row in rows
+    }

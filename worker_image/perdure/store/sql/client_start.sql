@@ -1,0 +1,37 @@
+-- Purpose: create runs that code asks for, each unless its id is taken. Sent again unchanged it creates none twice.
+-- Run by: clients.
+-- Locks: none on rows that are there; one that a twin is creating is waited for. Sorted, so that two bulk starts with
+-- common ids do not wait for each other in turn.
+-- Expected index: the primary keys. What comes back was created; an id that does not is a run that was there first.
+-- Runs of one statement keep the order of their list: each is a microsecond after the one before it.
+WITH wanted AS MATERIALIZED (
+    SELECT r.id, r.workflow, r.requires, r.pool, r.queue, r.priority, r.timeout, r.partition_key, r.input,
+           now() + r.n * interval '1 microsecond' AS run_at,
+           clock_timestamp() + make_interval(secs => r.delay) AS wake_at
+      FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::float8[],
+                  $10::float8[], $11::text[], $12::text[])
+           WITH ORDINALITY AS r(id, workflow, requires, pool, queue, priority, timeout, delay, partition_key, input, n)
+     ORDER BY r.id
+), made AS (
+    INSERT INTO perdure.workflows (
+        id, namespace, workflow, requires, pool, queue, priority, timeout, status, run_at, wake_at, waiting_for,
+        waiting_since, partition_key, awaited)
+    SELECT w.id, $1::text, w.workflow, ARRAY[w.requires], w.pool, w.queue, w.priority,
+           make_interval(secs => w.timeout),
+           CASE WHEN w.wake_at IS NULL THEN 10 ELSE 20 END,
+           coalesce(w.wake_at, w.run_at),
+           w.wake_at,
+           CASE WHEN w.wake_at IS NOT NULL
+                THEN jsonb_build_object('kind', 'StartDelayed', 'message', 'it was started with a delay',
+                                        'until', w.wake_at) END,
+           clock_timestamp(),
+           w.partition_key,
+           $2::boolean
+      FROM wanted w
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+), payload AS (
+    INSERT INTO perdure.workflow_payloads (workflow_id, input)
+    SELECT made.id, w.input FROM made JOIN wanted w ON w.id = made.id
+)
+SELECT made.id FROM made
