@@ -51,7 +51,8 @@ class RunWrites:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """The answer for one run. Not `owned`: nothing of it was written. `ended` None although an ending was sent: a
-    cancel came first and `flags` say so. `fence` is the row's after the statement, as far as it is known."""
+    cancel came first and `flags` say so. `fence` is the row's after the statement, as far as it is known. `awaited`:
+    the run has ended for good, and somebody waits for that."""
 
     owned: bool
     flags: OwnedFlags | None
@@ -59,6 +60,7 @@ class Ack:
     fence: int
 
 
+    awaited: bool = False
 async def commit(
     connection: asyncpg.Connection[Any],
     worker_id: str,
@@ -113,7 +115,8 @@ def _ack(writes: RunWrites, row: asyncpg.Record | None, ended: asyncpg.Record | 
     )
     if ended is None:
         return Ack(owned=True, flags=flags, ended=None, fence=row["fence"])
-    return Ack(owned=True, flags=flags, ended=RunStatus(ended["ended"]), fence=ended["fence"])
+    status = RunStatus(ended["ended"])
+    return Ack(True, flags, status, ended["fence"], awaited=ended["awaited"] and status.finished)
 
 
 def _step_columns(batch: Sequence[RunWrites]) -> tuple[list[Any], ...]:

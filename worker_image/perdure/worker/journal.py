@@ -199,6 +199,8 @@ class Journal:
         """The journal of one claimed run."""
         return RunJournal(self, run, observer)
 
+        self.ended: Callable[[str], None] = lambda _: None
+        """Hears of runs that have ended for good and that somebody waits for; set before the first write."""
     def start(self) -> None:
         """Begin to write."""
         for lane in self._lanes:

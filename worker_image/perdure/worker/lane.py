@@ -220,6 +220,8 @@ class Lane(Service):
                 owner.acknowledged(entry, ack.flags, ack.ended)
             elif entry.uncertain and entry.ending is not None:
                 doubtful[owner] = entry
+                if ack.awaited:
+                    self._journal.ended(owner.run_id)
             else:
                 self._lost(owner, entry)
         for owner, entry in doubtful.items():

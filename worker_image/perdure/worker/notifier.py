@@ -1,6 +1,6 @@
-"""News of ready runs between workers: one NOTIFY per pool and moment, never inside a hot transaction; and its ear.
+"""News between processes: runs that became ready, for workers, and ends that somebody waits for, for clients; and an ear.
 
-Used by runner, sweeper and session. Only hurries what polling finds anyway, so a failure is logged and forgotten.
+Used by runner, sweeper, journal and session. One NOTIFY for all of a moment, never inside a hot transaction. Only hurries what polling finds anyway, so a failure is logged and forgotten.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from perdure.store.listen import Listener, notify_ready
+from perdure.store.listen import Listener, notify_ended, notify_ready
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
@@ -17,12 +17,13 @@ from perdure.worker.service import Service
 
 log = get_logger(__name__)
 
-COALESCE_SECONDS = 0.01
-"""How long news of one pool are gathered: a drain releases many runs in one moment."""
+COALESCE_SECONDS = 0.002
+"""Least time between two sendings: the first news goes at once, those of a burst together. Less than any run takes,
+so that whoever waits for one, starts the next and waits again is never held up."""
 
 
 class Notifier(Service):
-    """Sends what `ready` was told."""
+    """Sends what `ready` and `ended` were told."""
 
     name = "notifier"
 
@@ -31,6 +32,7 @@ class Notifier(Service):
         self._link = link
         self._metrics = metrics
         self._pools: set[tuple[str, str]] = set()
+        self._ended: list[str] = []
         self._news = asyncio.Event()
 
     def ready(self, namespace: str, pool: str) -> None:
@@ -38,24 +40,31 @@ class Notifier(Service):
         self._pools.add((namespace, pool))
         self._news.set()
 
+    def ended(self, run_id: str) -> None:
+        """This run has ended, and somebody waits for that. Returns at once."""
+        self._ended.append(run_id)
+        self._news.set()
+
     async def run(self) -> None:
         """Send for ever."""
         while True:
             await self._news.wait()
-            await asyncio.sleep(COALESCE_SECONDS)
             await self.flush()
+            await asyncio.sleep(COALESCE_SECONDS)
 
     async def flush(self) -> None:
         """Send what is there now."""
         self._news.clear()
         pools, self._pools = self._pools, set()
-        for namespace, pool in sorted(pools):
-            try:
+        ended, self._ended = self._ended, []
+        try:
+            if ended:
+                await self._link.call(notify_ended, ended)
+            for namespace, pool in sorted(pools):
                 await self._link.call(notify_ready, namespace, pool)
-            except Exception as error:
-                log.debug("a notification was not sent", namespace=namespace, pool=pool, error=error)
-                return
-            self._metrics.count(names.WAKES, namespace, pool)
+                self._metrics.count(names.WAKES, namespace, pool)
+        except Exception as error:
+            log.debug("notifications were not sent", pools=pools, ended=len(ended), error=error)
 
 
 class Ear(Service):

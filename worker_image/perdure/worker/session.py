@@ -54,6 +54,8 @@ class Parts:
     metrics: Metrics
     threads: Executor
     ready: Callable[[], None]
+    ended: Callable[[str], None]
+    """A run has ended that somebody waits for."""
     changed: Callable[[ClaimedRun, bool], None] | None
     exit_process: Callable[[int], None]
 
@@ -80,7 +82,9 @@ class Session:
         journal_links = [self._new_link() for _ in range(settings.journal_connections)]
         claim_link = self._new_link()
         self._links = [self._link, claim_link, *journal_links]
-        self._journal = Journal(self.id, journal_links, self.lease, parts.metrics)
+        backoff = Backoff(run_retry=settings.retry_backoff_seconds, run_attempts=settings.run_attempts)
+        self._journal = Journal(self.id, journal_links, self.lease, parts.metrics, backoff)
+        self._journal.ended = parts.ended
         self.claimer = Claimer(
             settings,
             self.id,

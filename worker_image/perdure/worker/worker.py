@@ -92,12 +92,11 @@ class Worker:
         self._links: list[Link] = []
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix=STEP_THREADS)
         self._watch = LoopWatch(self.metrics)
-        # Not the sweeper's: it has to know how long its own contact has been unbroken.
-        news = self._link("news")
-        self._notifier = Notifier(news, self.metrics)
+        # Nobody else's: whoever waits for a run's end should not wait behind the reading of a status.
+        self._notifier = Notifier(self._link("news"), self.metrics)
         self._ear = Ear(database_url, self._ready, self._wake)
         self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._notifier.ready)
-        self._reporter = None if status_api is None else Reporter(status_api, news, self.metrics)
+        self._reporter = None if status_api is None else Reporter(status_api, self._link("reports"), self.metrics)
         self._session: Session | None = None
         self._lingering: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -274,6 +273,7 @@ class Worker:
             metrics=self.metrics,
             threads=self._threads,
             ready=lambda: self._notifier.ready(self.settings.namespace, self.settings.pool),
+            ended=self._notifier.ended,
             changed=None if self._reporter is None else self._reporter.changed,
             exit_process=self._exit_process,
         )

@@ -7,6 +7,7 @@
 -- worker's; one with another fence than was sent was claimed anew by this worker, and nothing of the older claim was
 -- written. Then a row for every run that ended, with the fence it has now; none although an ending was sent: refused,
 -- because a cancel came first (R9). Not joined here: the planner takes such joins of a few hundred rows for tiny.
+-- `awaited`: somebody wants to hear of it at once.
 -- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released.
 WITH own AS MATERIALIZED (
     SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
@@ -85,13 +86,15 @@ WITH own AS MATERIALIZED (
            status_due_at = clock_timestamp() + interval '3 seconds'
       FROM ending e
      WHERE w.id = e.id
-    RETURNING w.id, w.status, w.fence, e.kind, e.output, e.error
+    RETURNING w.id, w.status, w.fence, w.awaited, e.kind, e.output, e.error
 ), payload AS (
     UPDATE perdure.workflow_payloads p
        SET output = ended.output, error = ended.error
       FROM ended
      WHERE p.workflow_id = ended.id AND ended.kind IN ('succeeded', 'failed', 'mismatch')
 )
-SELECT own.id, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended FROM own
+SELECT own.id, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended,
+       NULL AS awaited
+  FROM own
 UNION ALL
-SELECT ended.id, ended.fence, NULL, NULL, NULL, ended.status FROM ended
+SELECT ended.id, ended.fence, NULL, NULL, NULL, ended.status, ended.awaited FROM ended
