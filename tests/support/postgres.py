@@ -108,8 +108,9 @@ class PostgresServer:
             await administrator.close()
 
 
-@pytest.fixture(scope="session")
-def _server() -> Iterator[PostgresServer]:
+@contextlib.contextmanager
+def serving() -> Iterator[PostgresServer]:
+    """A server of one's own with the migrated template; nothing of it is left afterwards."""
     _sweep_after_killed_sessions()
     folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=_folders()))
     folder.chmod(0o755)
@@ -121,6 +122,12 @@ def _server() -> Iterator[PostgresServer]:
     finally:
         server.crash()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[PostgresServer]:
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ TEST_SETTINGS: dict[str, Any] = {
     "poll_seconds": 0.2,
     "lease_seconds": TEST_LEASE,
     "drain_seconds": 10.0,
+    "run_attempts": 1,
 }
 
 
@@ -99,10 +100,15 @@ class WorkerProcess:
             print(f"--- log of worker {self.process.pid}\n{self._log.read_text()}")
         self._log.unlink()
 
-    def start(self) -> None:
+    def start(self, **environment: str) -> None:
+        """Begin a process; again, when the one before has ended, with the same log."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "perdure.worker"], cwd=ROOT, env=self._env, stdout=log, stderr=log
+                [sys.executable, "-m", "perdure.worker"],
+                cwd=ROOT,
+                env={**self._env, **environment},
+                stdout=log,
+                stderr=log,
             )
 
     @property

@@ -189,6 +189,8 @@ class Journal:
         self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
         self._rows = 0
         self._bytes = 0
+        self.ended: Callable[[str], None] = lambda _: None
+        """Hears of runs that have ended for good and that somebody waits for; set before the first write."""
         self._meters: dict[tuple[str, str], _Meter] = {}
         self._room = asyncio.Event()
         self.full = False
@@ -199,8 +201,6 @@ class Journal:
         """The journal of one claimed run."""
         return RunJournal(self, run, observer)
 
-        self.ended: Callable[[str], None] = lambda _: None
-        """Hears of runs that have ended for good and that somebody waits for; set before the first write."""
     def start(self) -> None:
         """Begin to write."""
         for lane in self._lanes:
