@@ -41,6 +41,7 @@ def new_run(run_id: str = "r1", **fields: Any) -> NewRun:
         "workflow": "x",
         "requires": ("workflow:x",),
         "input": "{}",
+        "max_run_attempts": 1,
     }
     return NewRun(id=run_id, **{**values, **fields})
 

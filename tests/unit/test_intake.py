@@ -46,6 +46,7 @@ def test_declared_steps_need_the_names_of_their_tasks_once_each() -> None:
         ("suspend", True, "suspended", True),
         ("cancel", {"mode": "Immediate"}, "cancel_mode", CancelMode.IMMEDIATE),
         ("maxRecoveryAttempts", 2, "max_recoveries", 2),
+        ("maxRunAttempts", 5, "max_run_attempts", 5),
     ],
 )
 def test_every_field_of_the_spec_has_its_column(field: str, value: Any, column: str, stored: Any) -> None:

@@ -58,7 +58,8 @@ class NewRun:
     suspended: bool = False
     cancel_mode: CancelMode | None = None
     max_recoveries: int = 10
-    max_run_attempts: int = 1
+    max_run_attempts: int | None = None
+    """How often the body runs in all when it fails; None: as often as the setting of the worker says."""
     generation: int = 0
     partition_key: str = ""
     """Partitions of a queue take turns; empty: in none. Never changes."""
@@ -94,7 +95,7 @@ class ClaimedRun:
     input: str
     definition: str | None
     run_attempts: int
-    max_run_attempts: int
+    max_run_attempts: int | None
     recoveries: int
     wake_seq: int
     cancel_mode: CancelMode | None

@@ -28,6 +28,7 @@ def new_run(resource: WorkflowResource) -> NewRun:
         suspended=spec.suspend,
         cancel_mode=spec.cancel_mode,
         max_recoveries=spec.max_recovery_attempts,
+        max_run_attempts=spec.max_run_attempts,
         generation=metadata.generation,
     )
 

@@ -58,6 +58,7 @@ def project(source: StatusSource) -> dict[str, Any]:
         "startedAt": instant(run.started_at),
         "finishedAt": instant(run.finished_at),
         "worker": _present({"pod": shorten(run.worker_pod, NAME_MAX), "version": shorten(run.version, NAME_MAX)}),
+        "failedAttempts": run.run_attempts or None,
         "error": _error(error),
         **_waiting(run, wait),
         **_output(run),

@@ -166,6 +166,15 @@ class WorkflowSpec(Model):
         "before it fails as MaxRecoveryAttemptsExceeded. Default 10.",
     )
 
+    max_run_attempts: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="How often the workflow runs in all when it raises, with growing waits in between; steps that "
+        "succeeded are not made again. 1: it fails at once. Absent: as the workers are set up, 3 unless "
+        "PERDURE_RUN_ATTEMPTS says otherwise.",
+    )
+
     @model_validator(mode="after")
     def _one_definition(self) -> Self:
         if (self.workflow is None) == (self.steps is None):

@@ -120,6 +120,9 @@ class WorkflowStatus(Model):
     output_truncated: bool | None = Field(
         default=None, description="true: there is an output, too large to be shown here."
     )
+    failed_attempts: int | None = Field(
+        default=None, ge=0, description="How often the workflow has raised so far; absent: never."
+    )
     error: ErrorStatus | None = Field(default=None, description="Why it failed.")
     worker: WorkerStatus | None = Field(default=None, description="Who runs it.")
     started_at: Timestamp | None = Field(default=None, description="First claim by a worker.")

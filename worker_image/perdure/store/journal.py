@@ -25,11 +25,13 @@ class Backoff:
     """Seconds before a run is tried again, multiplied by the count of failures (linear), and the longest wait.
 
     A replay that does not match is tried slowly: what helps against it is another version of the code.
+    `run_attempts` is how often a body that fails runs in all, where the run itself does not say.
     """
 
-    run_retry: float = 1.0
+    run_retry: float = 5.0
     mismatch: float = 5.0
     limit: float = 3600.0
+    run_attempts: int = 3
 
 
 DEFAULT_BACKOFF = Backoff()
@@ -83,6 +85,7 @@ async def commit(
         backoff.run_retry,
         backoff.mismatch,
         backoff.limit,
+        backoff.run_attempts,
     )
     owned = {row["id"]: row for row in rows if row["ended"] is None}
     ended = {row["id"]: row for row in rows if row["ended"] is not None}
@@ -168,7 +171,7 @@ def _columns_of(ending: Ending) -> _EndingColumns:
             return _EndingColumns("succeeded", output=output)
         case Failed(error):
             message = f"the run failed and will be tried again: {error.type}: {error.message}"
-            retry = waiting.encode(WaitingFor("RetryBackoff", message=message))
+            retry = waiting.encode(WaitingFor("RunRetry", message=message))
             return _EndingColumns("failed", error=error.to_json(), waiting_for=retry)
         case Cancelled(reason):
             return _EndingColumns("cancelled", reason=waiting.clean(reason))

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import asyncpg
 
 from perdure.errors import ConfigurationError
+from perdure.model.variables import Variable
 
 CONNECT_SECONDS = 10.0
 """Longest attempt to connect: above any healthy handshake, below a third of the default lease of 30 s."""
@@ -36,6 +37,20 @@ KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_k
 
 TCP_USER_TIMEOUT_MS = "20000"
 """The server gives up on a client that acknowledges nothing: within one default lease."""
+
+DATABASE_VARIABLES = (
+    Variable("PERDURE_DATABASE_URL", "`postgresql://user:password@host:5432/name`; wins over all the others."),
+    Variable("PERDURE_DATABASE_URL_FILE", "File with such a URL, as a Secret is mounted; wins over the parts below."),
+    Variable("PERDURE_DATABASE_HOST", "Host, where there is no URL."),
+    Variable("PERDURE_DATABASE_PORT", "Port.", "5432"),
+    Variable("PERDURE_DATABASE_NAME", "Database.", "perdure"),
+    Variable("PERDURE_DATABASE_USER", "User.", "perdure"),
+    Variable("PERDURE_DATABASE_PASSWORD", "Password, as it is: nothing in it needs an escape."),
+    Variable("PERDURE_DATABASE_PASSWORD_FILE", "File with the password."),
+    Variable("PERDURE_DATABASE_SSLMODE", "`sslmode` of libpq, for example `verify-full`."),
+    Variable("PERDURE_DATABASE_SSLROOTCERT", "File with the certificates of the authorities to trust."),
+)
+"""Where the database is: what `database_url` reads. Worker, operator and command line alike."""
 
 connection_errors: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,

@@ -42,7 +42,7 @@ class RunResult:
 
 
 async def upsert(connection: asyncpg.Connection[Any], run: NewRun) -> Upserted:
-    """Create the run, or change priority, timeout, suspend, cancel and recovery limit. Durable on return.
+    """Create the run, or change priority, timeout, suspend, cancel and the limits of tries. Durable on return.
 
     An older generation changes nothing; the same content twice changes nothing.
     """

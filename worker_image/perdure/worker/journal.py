@@ -22,6 +22,7 @@ from perdure.errors import EncodingFailed, OwnershipLost
 from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
+from perdure.store.journal import DEFAULT_BACKOFF, Backoff
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.batch import Entry, Settled, stops
@@ -183,9 +184,18 @@ class _Meter:
 class Journal:
     """The journal of one registration. `links` are its own connections."""
 
-    def __init__(self, worker_id: str, links: Sequence[Link], lease: LocalLease, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        worker_id: str,
+        links: Sequence[Link],
+        lease: LocalLease,
+        metrics: Metrics,
+        backoff: Backoff = DEFAULT_BACKOFF,
+    ) -> None:
         self.lease = lease
         self.metrics = metrics
+        self.backoff = backoff
+        """When and how often runs are tried again that do not say it themselves."""
         self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
         self._rows = 0
         self._bytes = 0

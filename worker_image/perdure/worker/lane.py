@@ -196,7 +196,9 @@ class Lane(Service):
                 )
                 for owner, entry in batch.items()
             ]
-            acks = await self._link.call(store.commit, self._worker_id, writes)
+            acks = await self._link.call(
+                store.commit, self._worker_id, writes, backoff=self._journal.backoff
+            )
         except Exception as error:
             await self._failed(batch, error)
         else:

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 from perdure.engine.registry import Registry
 from perdure.model.rows import ClaimedRun, OwnedRun, WorkerRow
 from perdure.store import workers as store
+from perdure.store.journal import Backoff
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics

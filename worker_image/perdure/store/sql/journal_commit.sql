@@ -51,7 +51,8 @@ WITH own AS MATERIALIZED (
            CASE x.kind
                WHEN 'succeeded' THEN 50
                WHEN 'cancelled' THEN 70
-               WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < own.max_run_attempts THEN 20 ELSE 60 END
+               WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $27::integer)
+                                  THEN 20 ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
                WHEN 'parked' THEN CASE WHEN own.wake_seq = x.wake_seq AND own.cancel_mode IS NULL THEN 40 ELSE 10 END
                WHEN 'released' THEN 10

@@ -8,8 +8,8 @@ WITH settled AS MATERIALIZED (
     SELECT w.status, w.generation FROM perdure.workflows w
      WHERE w.id = $1::text
        AND (w.deleted OR w.generation > $14::bigint
-            OR (w.generation, w.priority, w.timeout, w.suspended, w.max_recoveries)
-               IS NOT DISTINCT FROM ($14::bigint, $8::integer, $9::interval, $10::boolean, $12::integer)
+            OR (w.generation, w.priority, w.timeout, w.suspended, w.max_recoveries, w.max_run_attempts)
+               IS NOT DISTINCT FROM ($14::bigint, $8::integer, $9::interval, $10::boolean, $12::integer, $13::integer)
                AND ($11::text IS NULL OR w.status >= 50 OR w.cancel_mode IN ($11::text, 'Immediate')))
 ), up AS (
     INSERT INTO perdure.workflows AS w (
@@ -28,6 +28,7 @@ WITH settled AS MATERIALIZED (
                            ELSE w.started_at + excluded.timeout END,
         suspended = excluded.suspended,
         max_recoveries = excluded.max_recoveries,
+        max_run_attempts = excluded.max_run_attempts,
         generation = excluded.generation,
         cancel_mode = CASE WHEN w.status >= 50 OR w.cancel_mode = 'Immediate' THEN w.cancel_mode
                            ELSE coalesce(excluded.cancel_mode, w.cancel_mode) END,
@@ -43,9 +44,10 @@ WITH settled AS MATERIALIZED (
         edits = w.edits + 1,
         status_due_at = now()
      WHERE NOT w.deleted AND w.generation <= excluded.generation
-       AND ((w.generation, w.priority, w.timeout, w.suspended, w.max_recoveries)
+       AND ((w.generation, w.priority, w.timeout, w.suspended, w.max_recoveries, w.max_run_attempts)
             IS DISTINCT FROM
-            (excluded.generation, excluded.priority, excluded.timeout, excluded.suspended, excluded.max_recoveries)
+            (excluded.generation, excluded.priority, excluded.timeout, excluded.suspended, excluded.max_recoveries,
+             excluded.max_run_attempts)
             OR excluded.cancel_mode IS NOT NULL AND w.status < 50
                AND w.cancel_mode IS DISTINCT FROM excluded.cancel_mode AND w.cancel_mode IS DISTINCT FROM 'Immediate')
     RETURNING w.id, w.edits = 0 AS created, w.status, w.generation
