@@ -112,6 +112,9 @@ class MemoryLog:
         self.writes.append(write)
         self.pending.append(write)
 
+    async def flush(self) -> None:
+        self.commit()
+
     def admitted(self) -> bool:
         return self.lease
 

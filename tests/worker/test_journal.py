@@ -39,6 +39,19 @@ async def test_an_outcome_without_a_successor_is_written_alone(here: Bench) -> N
     await eventually(there, "the finish is written")
 
 
+async def test_a_flush_returns_when_everything_recorded_before_it_is_durable(here: Bench) -> None:
+    (run,) = await here.claim("r")
+    await run.flush()
+    await run.start(step(0, 1, RUNNING))
+    run.record(step(0, 2, SUCCEEDED, "1"))
+    await run.flush()
+    assert await recorded(here.conn, "r") == [(0, 30, 2, "1")]
+    await steal(here.conn, "r")
+    run.record(step(1, 3, RUNNING))
+    with pytest.raises(OwnershipLost):
+        await run.flush()
+
+
 async def test_writes_of_many_runs_travel_in_one_statement(here: Bench) -> None:
     journals = await here.claim(*(f"r{number}" for number in range(50)))
     await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in journals))

@@ -28,6 +28,11 @@ class StepLog(Protocol):
         """Queue the outcome of an attempt. Durable with the next start or the ending, or alone a moment later."""
         ...
 
+    async def flush(self) -> None:
+        """Return when everything that was recorded so far is durable: what is then written of this run elsewhere comes
+        after it (rule R14). Raises as `start` does."""
+        ...
+
     def admitted(self) -> bool:
         """Whether this process still holds the run by its own clock (the local lease), asked before each body."""
         ...

@@ -91,6 +91,14 @@ class RunJournal:
         self._lane.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
         self._measure(write)
 
+    async def flush(self) -> None:
+        """See `StepLog.flush` (rule R14)."""
+        if self.lost or self._closed or self.refused is not None:
+            self._refuse()
+        answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
+        if self._lane.flush(self, answer):
+            await answer
+
     def admitted(self) -> bool:
         """See `StepLog.admitted` (rule R13)."""
         return not self.lost and not self._closed and self.refused is None and self._journal.lease.holds()

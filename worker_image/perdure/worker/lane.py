@@ -103,6 +103,18 @@ class Lane(Service):
         entry.ending, entry.settled = ending, waiter
         self._queued(owner, entry, 0.0)
 
+    def flush(self, owner: RunJournal, waiter: asyncio.Future[OwnedFlags]) -> bool:
+        """Hurry what the run has queued; `waiter` hears when all of it is durable. False: nothing was queued."""
+        entry = self._pending.get(owner)
+        if entry is not None:
+            entry.starts.append(waiter)
+            self._queued(owner, entry, 0.0)
+            return True
+        entry = self._flight.get(owner)
+        if entry is not None:
+            entry.starts.append(waiter)
+        return entry is not None
+
     def abandon(self) -> None:
         """Drop everything; nothing is sent from now on."""
         self._abandoned = True
