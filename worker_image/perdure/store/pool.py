@@ -103,7 +103,7 @@ def database_url(env: Mapping[str, str] | None = None) -> str:
             "no database: set PERDURE_DATABASE_URL (postgresql://user:password@host:5432/name), "
             "PERDURE_DATABASE_URL_FILE, or PERDURE_DATABASE_HOST with NAME, USER and PASSWORD"
         )
-    return _checked(url, source)
+    return checked_url(url, source)
 
 
 async def connect(
@@ -170,7 +170,8 @@ def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000))
 
 
-def _checked(url: str, source: str) -> str:
+def checked_url(url: str, source: str) -> str:
+    """The URL. Raises `ConfigurationError` unless it is Postgres'; `source` says where it came from."""
     try:
         scheme = urlsplit(url).scheme
     except ValueError as error:
