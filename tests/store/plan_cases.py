@@ -72,13 +72,13 @@ CASES = [
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
     case(
         "journal_commit",
-        [OWNED, "w0001", *steps_of(OWNED), *endings_of(OWNED[:1]), 1.0, 5.0, 3600.0],
+        [OWNED, "w0001", *steps_of(OWNED), *endings_of(OWNED[:1]), 1.0, 5.0, 3600.0, 3],
         "workflow_payloads_pkey",
         60,
     ),
     case(
         "journal_commit",
-        [MANY, "w0050", *steps_of(MANY), *endings_of(MANY[:100]), 1.0, 5.0, 3600.0],
+        [MANY, "w0050", *steps_of(MANY), *endings_of(MANY[:100]), 1.0, 5.0, 3600.0, 3],
         "workflow_payloads_pkey",
         1000,
     ),

@@ -137,7 +137,7 @@ async def test_failure_with_attempts_left_is_delayed_a_little_longer_each_time(c
         stored = await row(conn)
         if expected is RunStatus.DELAYED:
             waits.append((stored["wake_at"] - stored["waiting_since"]).total_seconds())
-            assert json.loads(stored["waiting_for"])["kind"] == "RetryBackoff"
+            assert json.loads(stored["waiting_for"])["kind"] == "RunRetry"
             await conn.execute("UPDATE perdure.workflows SET status = 10, wake_at = NULL")
             [run] = await claim(conn)
     assert waits == [pytest.approx(100, abs=0.1), pytest.approx(200, abs=0.1)]

@@ -129,7 +129,7 @@ class Story:
 async def test_statements_change_status_only_as_the_table_says(conn: Connection) -> None:
     await conn.execute(TRIGGER)
     story = Story(conn, random.Random(11))
-    for _ in range(1200):
+    for _ in range(1600):
         await story.step()
 
     changes = await conn.fetch("SELECT DISTINCT old_status, new_status FROM seen WHERE old_status <> new_status")
