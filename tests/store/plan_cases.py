@@ -82,6 +82,13 @@ CASES = [
         "workflow_payloads_pkey",
         1000,
     ),
+    case(
+        "transaction_step",
+        [OWNED[0], "w0001", 1, 4, 9, 0, "1", None],
+        "workflows_pkey workflow_steps_pkey",
+        5,
+    ),
+    case("transaction_settled", [OWNED[0]], "workflows_pkey", 1),
     case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),
     case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),
     case("run_upsert", ["new", *UPSERT], "workflows_pkey", 2),
@@ -131,5 +138,7 @@ WITHOUT_TABLES = {
     "notify_ended",
     "notify_ready",
     "ping",
+    "transaction_begin",
+    "transaction_check",
 }
 """Statements that touch no table of ours, or only the list of migrations."""

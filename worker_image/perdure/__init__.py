@@ -2,7 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from perdure.api import step, workflow
+from perdure.api import PreparedStart, step, transaction, workflow
+from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
 from perdure.engine.pending import PendingStep
 from perdure.errors import (
@@ -15,6 +16,13 @@ from perdure.errors import (
     StepBuiltElsewhere,
     StepFailed,
     StepTimeout,
+    StoreUnavailable,
+    TransactionAborted,
+    TransactionMisused,
+    WaitTimeout,
+    WorkflowCancelled,
+    WorkflowFailed,
+    WorkflowNotFinished,
 )
 
 try:
@@ -35,9 +43,17 @@ __all__ = [
     "StepFailed",
     "StepInfo",
     "StepTimeout",
+    "StoreUnavailable",
+    "TransactionAborted",
+    "TransactionMisused",
+    "WaitTimeout",
+    "WorkflowCancelled",
+    "WorkflowFailed",
+    "WorkflowNotFinished",
     "__version__",
     "current",
     "is_active",
     "step",
+    "transaction",
     "workflow",
 ]

@@ -185,6 +185,32 @@ class ClientClosed(PerdureError):
     code = "PRD-525"
 
 
+class TransactionMisused(PerdureError):
+    """The body of a `perdure.transaction` begins, commits or rolls back itself. Never tried again."""
+
+    code = "PRD-531"
+
+
+class TransactionAborted(PerdureError):
+    """The body of a `perdure.transaction` went on after an error of its SQL; nothing of it is committed."""
+
+    code = "PRD-532"
+
+
+class KeyInProgress(PerdureError):
+    """Somebody else is doing what this idempotency key stands for, and had not ended in time."""
+
+    code = "PRD-533"
+    retryable = True
+
+
+class KeyLost(PerdureError):
+    """This holder of an idempotency key was not heard of for longer than its lease; somebody else has the key."""
+
+    code = "PRD-534"
+    retryable = True
+
+
 class StoreUnavailable(PerdureError):
     """Postgres cannot be reached or refuses for now. Nothing is known about what was asked."""
 

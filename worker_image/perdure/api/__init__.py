@@ -1,5 +1,5 @@
 """What workflow authors write: the decorators. Exported again by `perdure`."""
 
-from perdure.api.decorators import Step, Workflow, default_registry, step, workflow
+from perdure.api.decorators import Step, Transaction, Workflow, default_registry, step, transaction, workflow
 
-__all__ = ["Step", "Workflow", "default_registry", "step", "workflow"]
+__all__ = ["PreparedStart", "Step", "Transaction", "Workflow", "default_registry", "step", "transaction", "workflow"]

@@ -13,7 +13,16 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.engine.context import current_scope
 from perdure.engine.pending import PendingStep
-from perdure.engine.registry import Registry, ShouldRetry, StepDefinition, StepOptions, WorkflowDefinition
+from perdure.engine.registry import (
+    Isolation,
+    Registry,
+    ShouldRetry,
+    StepDefinition,
+    StepOptions,
+    TransactionDefinition,
+    WorkflowDefinition,
+)
+from perdure.engine.transaction import Connection
 from perdure.errors import RegistrationError
 from perdure.model.start import Seconds, StartOptions
 
@@ -53,6 +62,25 @@ class Step(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<step {self.definition.name}>"
+
+
+class Transaction(Step[P, R]):
+    """A registered step whose body's SQL and outcome are committed together. Called without the connection.
+
+    Awaited in the body of a run, all of it is durable on return, once; else nothing of it is there. Outside a run it
+    runs in a transaction that records nothing; inside another transaction, as a savepoint of that one. `function` is
+    the function itself, which takes a connection first.
+    """
+
+    function: Callable[..., Coroutine[Any, Any, R]]
+
+
+class TransactionDecorator(Protocol):
+    """What `transaction(...)` with options returns."""
+
+    def __call__(self, function: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]], /) -> Transaction[P, R]:
+        """Register the function."""
+        ...
 
 
 class Workflow(Generic[P, R]):
@@ -162,6 +190,52 @@ def step(
         definition = StepDefinition(_name_of(function) if name is None else name, function, StepOptions(**options))
         (registry or default_registry).add_step(definition)
         return Step(definition, function)
+
+    return register if function is None else register(function)
+
+
+@overload
+def transaction(function: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]], /) -> Transaction[P, R]: ...
+@overload
+def transaction(
+    *,
+    name: str | None = None,
+    isolation: Isolation = "read_committed",
+    max_attempts: int = 1,
+    interval: float = 1.0,
+    backoff_rate: float = 2.0,
+    max_interval: float = 3600.0,
+    timeout: float | None = None,
+    should_retry: ShouldRetry | None = None,
+    registry: Registry | None = None,
+) -> TransactionDecorator: ...
+def transaction(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    isolation: Isolation = "read_committed",
+    registry: Registry | None = None,
+    **options: Any,
+) -> Any:
+    """Register an async function as a step that writes to Perdure's database exactly once.
+
+    Its first parameter takes an asyncpg connection in an open transaction, callers leave it out. When the body
+    returns, the step's outcome is written in the same transaction and all of it is committed; when it raises, all of
+    it is rolled back. What the body does elsewhere may happen more than once, as in any step.
+
+    `isolation`: `read_committed`, `repeatable_read`, `serializable`. A transaction that Postgres ends for the sake of
+    another (40001, 40P01), or whose connection is lost, is run again without counting as an attempt. The other options
+    are those of `step`; limits of time for statements and locks are those of the database, or what the body sets.
+    Raises `AlreadyRegistered`, `RegistrationError`.
+    """
+
+    def register(function: Callable[..., Any]) -> Transaction[..., Any]:
+        definition = TransactionDefinition(
+            _name_of(function) if name is None else name, function, StepOptions(**options), isolation=isolation
+        )
+        (registry or default_registry).add_step(definition)
+        return Transaction(definition, function)
 
     return register if function is None else register(function)
 

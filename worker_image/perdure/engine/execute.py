@@ -27,6 +27,7 @@ from perdure.engine.pending import PendingStep
 from perdure.engine.registry import Registry, StepDefinition, WorkflowDefinition
 from perdure.engine.steps import Steps, dropped_by_interpreter
 from perdure.engine.stop import Rank, Stop, aborted, merged, requested
+from perdure.engine.transaction import Ledger
 from perdure.errors import (
     BodyStopped,
     CancelRequested,
@@ -68,7 +69,8 @@ class Execution:
     """Runs the body of one claimed run, once.
 
     `threads` runs the bodies of sync steps. `more_history` reads what `run.steps` leaves out; None when it leaves out
-    nothing. A step's backoff longer than `park_after` seconds gives the slot back.
+    nothing. `ledger` is where transactions are run. A step's backoff longer than `park_after` seconds gives the slot
+    back.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class Execution:
         *,
         threads: Executor,
         more_history: MoreHistory | None = None,
+        ledger: Ledger | None = None,
         park_after: float = 1.0,
         unwind: float = UNWIND_SECONDS,
     ) -> None:
         self.claimed = run
         self.registry = registry
+        self.ledger = ledger
         self.stopping = False
         """Whether durable calls are refused."""
         self.dropping = False

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.engine.context import Scope, current_scope
+from perdure.engine.transaction import run_plainly
 from perdure.errors import StepBuiltElsewhere
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class PendingStep(Coroutine[Any, Any, R], Generic[R]):
 
 async def _plain(scope: Scope | None, call: PendingStep[Any]) -> Any:
     function = call.definition.function
+    if call.definition.transaction is not None:
+        return await run_plainly(None if scope is None else scope.execution, call.definition, call.args, call.kwargs)
     if call.definition.is_async:
         return await function(*call.args, **call.kwargs)
     if scope is None:

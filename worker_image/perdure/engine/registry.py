@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic_core import from_json, to_json
 
@@ -26,6 +26,9 @@ NAME_MAX = 253
 """Longest registered name, as in the custom resources."""
 
 ShouldRetry = Callable[[Exception], bool]
+
+Isolation = Literal["read_committed", "repeatable_read", "serializable"]
+"""As Postgres calls them, with an underscore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Definition:
     """A registered function: its name and how its arguments and its result are recorded."""
 
     kind = "function"
+    leading = 0
+    """How many parameters at the front are the engine's to fill."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         if not name or len(name) > NAME_MAX or not name.isprintable() or not name.isascii() or " " in name:
@@ -75,7 +80,7 @@ class Definition:
         self.name = name
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        self.parameters = Parameters(function)
+        self.parameters = Parameters(function, self.leading)
 
     @cached_property
     def result(self) -> Decoder:
@@ -112,6 +117,8 @@ class StepDefinition(Definition):
     """A registered step."""
 
     kind = "step"
+    transaction: Isolation | None = None
+    """How the transaction is begun in which body and outcome are committed together; None for steps without one."""
 
     def __init__(self, name: str, function: Callable[..., Any], options: StepOptions | None = None) -> None:
         super().__init__(name, function)
@@ -130,6 +137,22 @@ class StepDefinition(Definition):
         twin.options = options
         twin.policy = options.policy
         return twin
+
+
+class TransactionDefinition(StepDefinition):
+    """A registered step whose body is given a connection as its first argument, which callers leave out."""
+
+    leading = 1
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], options: StepOptions | None = None, *, isolation: Isolation
+    ) -> None:
+        super().__init__(name, function, options)
+        if not self.is_async:
+            raise RegistrationError(f"{name}: a transaction is an `async def` function")
+        if isolation not in get_args(Isolation):
+            raise RegistrationError(f"{name}: isolation is one of {', '.join(get_args(Isolation))}, not {isolation!r}")
+        self.transaction = isolation
 
 
 class WorkflowDefinition(Definition):

@@ -41,9 +41,10 @@ class Parameters:
 
     __slots__ = ("_collects", "_plain", "_signature", "_slots", "names")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], leading: int = 0) -> None:
+        """`leading`: so many parameters at the front are the engine's to fill, and are not recorded."""
         try:
-            self._signature = inspect.signature(function)
+            self._signature = _without(inspect.signature(function), leading)
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"the signature of {function!r} cannot be read: {error}") from error
         self._slots = tuple(self._signature.parameters.values())
@@ -121,6 +122,15 @@ class Parameters:
 
     def _takes(self) -> str:
         return ", ".join(self.names) or "no arguments"
+
+
+def _without(signature: inspect.Signature, leading: int) -> inspect.Signature:
+    slots = list(signature.parameters.values())
+    if not leading:
+        return signature
+    if not all(map(_positional, slots[:leading])) or len(slots) < leading:
+        raise TypeError("its first parameter takes the connection")
+    return signature.replace(parameters=slots[leading:])
 
 
 def _positional(slot: Parameter) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from perdure.engine.history import History
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingStep
 from perdure.engine.registry import StepOptions
+from perdure.engine.transaction import Connection, commit_with_step
 from perdure.errors import (
     CancelRequested,
     ControlSignal,
@@ -27,6 +29,7 @@ from perdure.errors import (
     EncodingFailed,
     OwnershipLost,
     ReleaseRequested,
+    TransactionMisused,
 )
 from perdure.model.outcome import Mismatch
 from perdure.model.rows import StepWrite
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from perdure.engine.execute import Execution
 
 logger = logging.getLogger(__name__)
+
+NEVER_AGAIN = (EncodingFailed, DecodingFailed, TransactionMisused)
+"""Failures that another attempt cannot help, or could only make worse."""
 
 
 class Steps:
@@ -88,10 +94,14 @@ class Steps:
             self.in_progress.add(task)
             self.backoffs.started()
             try:
-                await self._start(self._write(call, index, StepStatus.RUNNING, failures, text))
-                error, value, output = await self._attempt(call, index, failures, task)
+                start = self._write(call, index, StepStatus.RUNNING, failures, text)
+                if call.definition.transaction is not None:
+                    self._seq += 1  # of the outcome, beside which the journal writes on: see `_in_transaction`
+                await self._start(start)
+                error, value, output = await self._attempt(call, index, failures, task, start.seq + 1)
                 if error is None:
-                    self._log.record(self._write(call, index, StepStatus.SUCCEEDED, failures, output=output))
+                    if output is not None:
+                        self._log.record(self._write(call, index, StepStatus.SUCCEEDED, failures, output=output))
                 else:
                     failures, then = self._judge(call, failures, error)
                     self._record_failure(call, index, failures, then)
@@ -130,13 +140,16 @@ class Steps:
             raise run.signal()
 
     async def _attempt(
-        self, call: PendingStep[Any], index: int, failures: Failures, task: asyncio.Task[Any]
+        self, call: PendingStep[Any], index: int, failures: Failures, task: asyncio.Task[Any], seq: int
     ) -> tuple[BaseException | None, Any, str | None]:
-        """Run the body once: what it raised, or what the run sees as its result and how that is written."""
+        """Run the body once: what it raised, or what the run sees as its result and how that is written (None when it
+        is written already, with number `seq`)."""
         definition = call.definition
         timeout = definition.options.timeout
         token = current_scope.set(Scope(self._run, index, call.name, failures.count + 1))
         try:
+            if definition.transaction is not None:
+                return None, await self._in_transaction(call, index, failures, seq), None
             if timeout is not None:
                 threads = None if definition.is_async else self._threads
                 value = await run_body(
@@ -162,6 +175,39 @@ class Steps:
             current_scope.reset(token)
         return None, seen, output
 
+    async def _in_transaction(self, call: PendingStep[Any], index: int, failures: Failures, seq: int) -> Any:
+        """Run the body and commit its outcome with it.
+
+        `seq` was taken together with that of the start: so whatever of the run is on its way to Postgres meanwhile has
+        a higher number, and the revision of its status rises with each commit.
+        """
+        run, definition = self._run, call.definition
+        assert run.ledger is not None, "this execution has no connections for transactions"
+        assert definition.transaction is not None
+        seen: Any = None
+
+        def body(connection: Connection) -> Awaitable[Any]:
+            args, seconds = (connection, *call.args), definition.options.timeout
+            if seconds is None:
+                return definition.function(*args, **call.kwargs)  # type: ignore[no-any-return]
+            return run_body(definition.function, args, call.kwargs, name=call.name, seconds=seconds, threads=None)
+
+        def record(value: Any) -> StepWrite:
+            nonlocal seen
+            if run.dropping:
+                raise run.signal()
+            if not self._log.admitted():
+                raise OwnershipLost("the lease of this worker has run out")
+            output, seen = definition.result.round_trip(value, f"the result of step {call.name}")
+            return self._write(call, index, StepStatus.SUCCEEDED, failures, output=output, seq=seq)
+
+        try:
+            await commit_with_step(run.ledger, definition.transaction, body, record)
+        except OwnershipLost as signal:
+            run.interrupt(signal)
+            raise
+        return seen
+
     def _judge(
         self, call: PendingStep[Any], failures: Failures, error: BaseException
     ) -> tuple[Failures, RetryIn | GiveUp]:
@@ -169,7 +215,7 @@ class Steps:
         options = call.definition.options
         record = describe(error)
         failures = failures.plus(record)
-        declined = isinstance(error, EncodingFailed | DecodingFailed) or not _worth_retrying(options, error)
+        declined = isinstance(error, NEVER_AGAIN) or not _worth_retrying(options, error)
         return failures, after_failure(call.definition.policy, call.name, failures, record, declined=declined)
 
     def _record_failure(self, call: PendingStep[Any], index: int, failures: Failures, then: RetryIn | GiveUp) -> None:
@@ -193,10 +239,12 @@ class Steps:
         output: str | None = None,
         error: str | None = None,
         wake_in: float | None = None,
+        seq: int | None = None,
     ) -> StepWrite:
-        self._seq += 1
+        if seq is None:
+            seq = self._seq = self._seq + 1
         return StepWrite(
-            index, self._seq, call.name, status, text, output, error, failures.count, failures.to_json(), wake_in
+            index, seq, call.name, status, text, output, error, failures.count, failures.to_json(), wake_in
         )
 
     def _read_back(self, call: PendingStep[Any], output: str) -> Any:

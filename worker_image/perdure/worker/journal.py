@@ -129,6 +129,14 @@ class RunJournal:
         if entry.ending is None and stops(flags):
             self.observer.flags(flags)
 
+    def committed_elsewhere(self, write: StepWrite, flags: OwnedFlags) -> None:
+        """A step of the run was committed with the SQL of its own body."""
+        self._measure(write)
+        if self.observer.committed is not None:
+            self.observer.committed(None)
+        if stops(flags):
+            self.observer.flags(flags)
+
     def not_owned(self, entries: Iterable[Entry], *, tell: bool = True) -> None:
         """The fence moved on. These entries are dropped, later calls raise; the observer hears it once."""
         first, self.lost = not self.lost, True

@@ -19,10 +19,12 @@ from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Lost, 
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import claims as store
+from perdure.store.usersql import SqlPool
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.journal import Journal, Observer
+from perdure.worker.ledger import RunLedger
 from perdure.worker.link import Link
 from perdure.worker.machine import Machine, RunKey, Stop
 
@@ -51,6 +53,9 @@ class Surroundings:
     threads: Executor
     link: Link
     """For pages of history."""
+    worker_id: str
+    sql: SqlPool
+    """For the SQL of steps' bodies."""
     metrics: Metrics
     ready: Callable[[], None]
     """A run of this pool became claimable again."""
@@ -85,6 +90,7 @@ class RunningRun:
             around.registry,
             self._journal,
             threads=around.threads,
+            ledger=RunLedger(around.sql, around.worker_id, self._journal),
             more_history=None if complete else self._more_history,
         )
 

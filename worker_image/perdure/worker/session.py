@@ -18,6 +18,7 @@ from perdure.engine.registry import Registry
 from perdure.model.rows import ClaimedRun, OwnedRun, WorkerRow
 from perdure.store import workers as store
 from perdure.store.journal import Backoff
+from perdure.store.usersql import SqlPool
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
@@ -84,6 +85,7 @@ class Session:
         claim_link = self._new_link()
         self._links = [self._link, claim_link, *journal_links]
         backoff = Backoff(run_retry=settings.retry_backoff_seconds, run_attempts=settings.run_attempts)
+        self._sql = SqlPool(parts.database_url, application_name=self.id, size=settings.transaction_connections)
         self._journal = Journal(self.id, journal_links, self.lease, parts.metrics, backoff)
         self._journal.ended = parts.ended
         self.claimer = Claimer(
@@ -102,6 +104,8 @@ class Session:
             machine=self.machine,
             threads=parts.threads,
             link=self._link,
+            worker_id=self.id,
+            sql=self._sql,
             metrics=parts.metrics,
             ready=parts.ready,
             left=self._left,
@@ -276,5 +280,6 @@ class Session:
         await self._beater.stop()
         for chore in list(self._chores):
             chore.cancel()
+        await self._sql.close()
         for link in self._links:
             await link.close()

@@ -32,6 +32,7 @@ LIMITS: dict[str, Limit] = {
     "metrics_port": Limit(0, 65535, "port"),
     "probe_port": Limit(0, 65535, "port"),
     "journal_connections": Limit(1, 4, "connections"),  # more only take turns at the same fsync
+    "transaction_connections": Limit(1, 100, "connections"),  # beyond it transactions wait for each other
 }
 """Range and unit of each number."""
 
@@ -110,6 +111,11 @@ class WorkerSettings(BaseModel):
     metrics_port: Number = Field(default=9090, description="Port of `/metrics`; 0: any free one.")
     probe_port: Number = Field(default=8080, description="Port of the probes; 0: any free one.")
     journal_connections: Number = Field(default=2, description="Connections on which steps are written.")
+    transaction_connections: Number = Field(
+        default=4,
+        description="Most connections for the SQL of steps (`perdure.transaction`, `perdure.idempotency`); "
+        "none is opened before a step asks for one.",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = Field(
         default="INFO", description="Least level."
     )

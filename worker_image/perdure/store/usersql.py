@@ -1,0 +1,107 @@
+"""Connections for the SQL of steps' bodies: few, opened when first used, without the limits of the engine's own.
+
+Used by `perdure.transaction` and `perdure.idempotency`; a worker has one pool a registration. How long a statement may
+take or wait is the user's to say: in the database's roles, or in the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from perdure.errors import TransactionMisused
+from perdure.store.pool import CONNECT_SECONDS, KEEPALIVE, TCP_USER_TIMEOUT_MS, connection_errors
+
+IDLE_SECONDS = 300.0
+"""Seconds after which a connection that nobody uses is closed: a pool of many workers holds few."""
+
+RELEASE_SECONDS = 5.0
+"""Longest time for the server to clean a session for the next user; after it the connection is thrown away."""
+
+_ENDS_TRANSACTION = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!(?:\s+work|\s+transaction)?\s+to))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class BodyConnection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that a body must neither commit nor roll back. Refuses what plainly would; the rest is noticed at
+    the end, by the mark of the transaction."""
+
+    _guarded = False
+
+    def guard(self, on: bool) -> None:
+        """Whether a body has it now."""
+        self._guarded = on
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:  # noqa: ASYNC109
+        """As asyncpg's. Raises `TransactionMisused` for COMMIT and the like while a body has the connection."""
+        if self._guarded and _ENDS_TRANSACTION.match(query):
+            word = query.split(maxsplit=1)[0].rstrip(";").upper()
+            raise TransactionMisused(
+                f"the body of a transaction says {word}: the engine begins and commits it, with the step's outcome; "
+                "raise an exception to roll everything back, use `async with connection.transaction()` for a savepoint"
+            )
+        result: str = await super().execute(query, *args, timeout=timeout)
+        return result
+
+
+class SqlPool:
+    """At most `size` connections, none before the first use. For one event loop."""
+
+    def __init__(self, url: str, *, application_name: str, size: int) -> None:
+        self._url = url
+        self._application_name = application_name
+        self._size = size
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._opening = asyncio.Lock()
+        self.closed = False
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """A connection for the block; waits while all are in use. Raises what connecting raises.
+
+        One that is broken, or still in a transaction, at the end of the block is thrown away.
+        """
+        pool = await self._opened()
+        connection = await pool.acquire()
+        try:
+            yield connection
+        finally:
+            if not connection.is_closed() and connection.is_in_transaction():
+                connection.terminate()
+            # The session is cleaned for the next user; one that cannot be is closed by the pool itself.
+            with suppress(*connection_errors, asyncpg.PostgresError):
+                await pool.release(connection, timeout=RELEASE_SECONDS)
+
+    async def close(self) -> None:
+        """Cut every connection, also those in use: what they have not committed is rolled back."""
+        self.closed = True
+        if self._pool is not None:
+            self._pool.terminate()
+
+    async def _opened(self) -> asyncpg.Pool[Any]:
+        async with self._opening:
+            if self.closed:
+                raise asyncpg.InterfaceError("the connections for steps' SQL are closed")
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=self._size,
+                    max_inactive_connection_lifetime=IDLE_SECONDS,
+                    timeout=CONNECT_SECONDS,
+                    connection_class=BodyConnection,
+                    server_settings={
+                        "application_name": self._application_name,
+                        "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+                        **KEEPALIVE,
+                    },
+                )
+            return self._pool
