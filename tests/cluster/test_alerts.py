@@ -79,7 +79,7 @@ def workflow(name: str, pool: str) -> dict[str, Any]:
         "apiVersion": "perdure.dev/v1alpha1",
         "kind": "Workflow",
         "metadata": {"name": name},
-        "spec": {"workerPool": pool, "workflow": "alerts.failing"},
+        "spec": {"workerPool": pool, "workflow": "alerts.failing", "maxRunAttempts": 1},
     }
 
 

@@ -116,7 +116,7 @@ def test_a_run_goes_on_after_its_worker_was_killed(dev: Dev, folder: Path) -> No
 
 
 def test_a_failed_run_ends_with_code_1_and_the_error(dev: Dev) -> None:
-    done = dev({"workflow": "t.failing"})
+    done = dev({"workflow": "t.failing", "maxRunAttempts": 1})
     assert done.returncode == 1
     shown = yaml.safe_load(done.stdout)["status"]
     assert shown["phase"] == "Failed"

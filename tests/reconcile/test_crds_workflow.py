@@ -96,7 +96,7 @@ def test_steps_stay_fixed_whatever_has_been_written_to_the_status(
 def test_what_steers_a_run_can_be_changed_at_any_time(workflows: Objects) -> None:
     made = workflows.create({"steps": STEPS})
     workflows.write_status(made, status(1))
-    change = {"suspend": True, "priority": 5, "timeout": "2h", "maxRecoveryAttempts": 3}
+    change = {"suspend": True, "priority": 5, "timeout": "2h", "maxRecoveryAttempts": 3, "maxRunAttempts": 2}
     changed = workflows.merge(made["metadata"]["name"], {"spec": change})
     assert changed["metadata"]["generation"] == 2
     assert {key: changed["spec"][key] for key in change} == change

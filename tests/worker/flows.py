@@ -223,3 +223,9 @@ async def suspended_body(name: str) -> str:
     await note("before")
     await gate(name)
     return await note("after")
+
+
+@perdure.workflow(name="t.fails_after_a_step")
+async def fails_after_a_step(message: str) -> None:
+    await note("once")
+    await failing(message)

@@ -214,3 +214,16 @@ async def test_a_failing_run_with_attempts_left_is_tried_again(db: str, conn: Co
         assert await finished(conn, "r1") is RunStatus.FAILED
     assert worker.metrics.value(names.RUNS_GIVEN_BACK, "delayed") == 1
     assert await conn.fetchval("SELECT run_attempts FROM perdure.workflows WHERE id = 'r1'") == 2
+
+
+async def test_a_run_that_says_nothing_is_tried_as_the_worker_is_set_up_and_no_finished_step_again(
+    db: str, conn: Connection
+) -> None:
+    await enqueue(conn, "t.fails_after_a_step", "no stock", run_id="r1")
+    async with working(db, run_attempts=3, retry_backoff_seconds=0.0) as worker:
+        assert await finished(conn, "r1") is RunStatus.FAILED
+    assert worker.metrics.value(names.RUNS_GIVEN_BACK, "delayed") == 2
+    assert await conn.fetchval("SELECT run_attempts FROM perdure.workflows WHERE id = 'r1'") == 3
+    assert await effects(conn, "r1") == [("once", "done")]
+    errors = await conn.fetchval("SELECT attempt_errors FROM perdure.workflow_steps WHERE step_index = 1")
+    assert errors is not None and "no stock" in errors

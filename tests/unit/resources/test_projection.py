@@ -238,6 +238,18 @@ def test_a_run_that_is_tried_again_later_says_when() -> None:
     status = project(source(run(RunStatus.DELAYED, wake_at=at(90), error=error("mismatch"))))
     assert (status["phase"], status["waiting"]) == ("Pending", "retry of the run at 12:01:30Z")
     assert status["error"]["message"] == "mismatch"
+    assert "failedAttempts" not in status
+
+
+def test_a_run_that_has_raised_says_how_often_and_what_it_waits_for() -> None:
+    wait = WaitingFor(WaitKind.RUN_RETRY, message="the run failed and will be tried again: E: no", until=at(10))
+    status = project(source(run(RunStatus.DELAYED, run_attempts=2, waiting_for=wait, error=error("no"))))
+    assert (status["reason"], status["failedAttempts"], status["waiting"]) == (
+        "RunRetry",
+        2,
+        "retry of the run at 12:00:10Z",
+    )
+    assert status["waitingFor"]["message"].endswith("E: no")
 
 
 @pytest.mark.parametrize("state", [RunStatus.ENQUEUED, RunStatus.WAITING, RunStatus.DELAYED])
