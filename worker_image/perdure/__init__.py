@@ -3,14 +3,23 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from perdure.api import PreparedStart, step, transaction, workflow
+from perdure.api.calls import sleep
 from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
-from perdure.engine.pending import PendingStep
+from perdure.engine.pending import PendingCall, PendingStep
 from perdure.errors import (
+    ClientClosed,
+    ConfigurationError,
+    ConflictingWorkflow,
     ControlSignal,
     DecodingFailed,
     EncodingFailed,
+    InsideStep,
+    InvalidArgument,
+    MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
+    NonExistentWorkflow,
+    NotInWorkflow,
     PayloadTooLarge,
     PerdureError,
     StepBuiltElsewhere,
@@ -24,6 +33,8 @@ from perdure.errors import (
     WorkflowFailed,
     WorkflowNotFinished,
 )
+from perdure.model.start import StartOptions
+from perdure.model.states import CancelMode, RunStatus
 
 try:
     __version__ = version("perdure")
@@ -31,14 +42,29 @@ except PackageNotFoundError:  # from a source tree that is not installed
     __version__ = "0+source"
 
 __all__ = [
+    "CancelMode",
+    "Client",
+    "ClientClosed",
+    "ConfigurationError",
+    "ConflictingWorkflow",
     "ControlSignal",
     "DecodingFailed",
     "EncodingFailed",
+    "Handle",
+    "InsideStep",
+    "InvalidArgument",
+    "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
+    "NonExistentWorkflow",
+    "NotInWorkflow",
     "PayloadTooLarge",
+    "PendingCall",
     "PendingStep",
     "PerdureError",
+    "PreparedStart",
     "RunInfo",
+    "RunStatus",
+    "StartOptions",
     "StepBuiltElsewhere",
     "StepFailed",
     "StepInfo",
@@ -53,6 +79,7 @@ __all__ = [
     "__version__",
     "current",
     "is_active",
+    "sleep",
     "step",
     "transaction",
     "workflow",

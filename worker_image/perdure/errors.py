@@ -212,10 +212,18 @@ class KeyLost(PerdureError):
 
 
 class StoreUnavailable(PerdureError):
-    """Postgres cannot be reached or refuses for now. Nothing is known about what was asked."""
+    """Postgres cannot be reached or refuses for now. Nothing is known about what was asked.
+
+    `run_ids` are those of runs that were to be started: each may exist or not, and starting it again with the same id
+    and input is safe.
+    """
 
     code = "PRD-601"
     retryable = True
+
+    def __init__(self, message: str, run_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.run_ids = run_ids
 
 
 class SchemaOutOfRange(PerdureError):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.engine.context import current_scope
 from perdure.engine.pending import PendingStep
@@ -131,8 +131,35 @@ class Workflow(Generic[P, R]):
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return Workflow(self.definition, self.function, replace(self.start_options, **said))
 
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedStart[R]:
+        """A start with these arguments and the workflow's options, for `Client.start_many`. Starts nothing.
+
+        Raises `TypeError` for arguments that do not fit and `EncodingFailed` for those that cannot be recorded.
+        """
+        return PreparedStart(
+            workflow=self.definition.name,
+            arguments=self.definition.parameters.record(args, kwargs),
+            input=self.definition.encode_input(args, kwargs),
+            options=self.start_options,
+            definition=self.definition,
+        )
+
     def __repr__(self) -> str:
         return f"<workflow {self.definition.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStart(Generic[R]):
+    """A start that is ready to be made: which workflow, with what, how. Made by `Workflow.prepare`.
+
+    `input` is the arguments as JSON text. `definition` is None where only the workflow's name is known.
+    """
+
+    workflow: str
+    arguments: Any
+    input: str
+    options: StartOptions
+    definition: WorkflowDefinition | None
 
 
 class StepDecorator(Protocol):

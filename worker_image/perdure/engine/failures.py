@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from perdure.engine.codec import shorten
-from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed
+from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed, WorkflowFailed
 from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RecordedStep
 
@@ -46,6 +46,17 @@ def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
     if isinstance(error, MaxStepRetriesExceeded):
         error.errors = tuple(f"{failure.type}: {failure.message}" for failure in failures.errors)
     error.__dict__[_MARK] = step
+    return error
+
+
+def rebuild_run(record: ErrorRecord, run_id: str) -> Exception:
+    """The exception of a failed run: of its own class if that can be found and built, else `WorkflowFailed`."""
+    step = f" in step {record.step}" if record.step else ""
+    error = _own(record) or WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}")
+    if isinstance(error, MaxStepRetriesExceeded) and not hasattr(error, "errors"):
+        # Its list stands with the step.
+        error.errors = ()
+    error.add_note(f"raised by run {run_id}{step}")
     return error
 
 
@@ -129,13 +140,19 @@ def _plain(value: Any) -> bool:
 
 
 def _build(record: ErrorRecord) -> Exception:
+    return _own(record) or StepFailed(f"{record.type}: {record.message}", record.type)
+
+
+def _own(record: ErrorRecord) -> Exception | None:
+    """Of its own class; None if that cannot be found or built."""
     kind = _class_named(record.type)
-    if kind is not None:
-        try:
-            return _instance(kind, record)
-        except Exception:  # noqa: S110 - whatever a class of somebody else's does, there is the other way
-            pass
-    return StepFailed(f"{record.type}: {record.message}", record.type)
+    if kind is None:
+        return None
+    try:
+        return _instance(kind, record)
+    except Exception:
+        # Whatever a class of somebody else's does, there is the other way.
+        return None
 
 
 def _instance(kind: type[Exception], record: ErrorRecord) -> Exception:

@@ -1,0 +1,181 @@
+"""Start workflows and wait for them from any asyncio program: needs a database URL and nothing else.
+
+The statements stand in `store/clients`; what a run's row means to a caller in `outcome`; the waiting in `watcher`.
+Keeps one promise above all: a start that has returned is durable, and one whose answer was lost may be made again
+with the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from perdure.api.decorators import PreparedStart, Workflow
+from perdure.client.database import Database
+from perdure.client.handle import POLL_SECONDS, Handle
+from perdure.client.news import News
+from perdure.client.starts import batches, distinct, refuse_other, row_of
+from perdure.client.watcher import Watcher
+from perdure.engine.codec import encode
+from perdure.errors import NonExistentWorkflow, StoreUnavailable
+from perdure.model.start import ID_MAX, NAME_MAX, StartOptions, check_text
+from perdure.store import clients as store
+from perdure.store.clients import RunStart
+from perdure.store.pool import checked_url, database_url
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CONNECTIONS = 4
+"""Connections for starts and questions of one client; commits of more at once share a flush anyway."""
+
+COMPARED = 100
+"""Runs that are compared with what is there in one statement: their inputs are read, each up to a megabyte."""
+
+
+class Client:
+    """Starts runs in one namespace, and gives handles of any run of the database.
+
+    async with perdure.Client() as client:
+        handle = await client.start(process_order, "1001", 4200)
+        receipt = await handle.result(timeout=30)
+
+    Connects when first used; at most six connections, fewer when idle. Use it on one event loop; many tasks may share
+    it. `url`: postgresql://…, else the settings PERDURE_DATABASE_… of the environment. `namespace` and `pool`: where
+    runs are started unless their options say otherwise. `listen` False for databases behind a pooler that shares
+    sessions between transactions: ends are then found by polling alone.
+
+    Raises `ConfigurationError` when there is no URL or it is not Postgres', `InvalidArgument` for the names.
+    """
+
+    def __init__(
+        self, url: str | None = None, namespace: str = "default", pool: str = "default", *, listen: bool = True
+    ) -> None:
+        address = database_url() if url is None else checked_url(url, "the url of the client")
+        check_text("namespace", namespace, NAME_MAX)
+        check_text("pool", pool, NAME_MAX)
+        self.namespace = namespace
+        self.pool = pool
+        self._database = Database(address, size=CONNECTIONS)
+        self._watcher = Watcher(address, listen=listen)
+        self._news = News(self._database, namespace)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections. Waits end with `ClientClosed`; runs go on. May be called twice."""
+        await self._news.close()
+        await self._watcher.close()
+        await self._database.close()
+
+    async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Start a run of the workflow with these arguments; options come from `workflow.options(…)`.
+
+        The run exists, durably, on return. With an id it is made once: the same start again gives the run that is
+        there, whatever its state. Raises `TypeError`, `EncodingFailed`, `ConflictingWorkflow` when the id is another
+        run's, `StoreUnavailable` with the id when it is not known whether the run exists.
+        """
+        start = workflow.prepare(*args, **kwargs)
+        row = row_of(start, self.pool)
+        await self._create([(start, row)], awaited=False)
+        return self._handle(start, row)
+
+    async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Start a run and wait for its result: `start`, then `Handle.result`, with less to do in between.
+
+        Put it into `asyncio.timeout` to wait for no longer than that; the run goes on then. Raises as both do.
+        """
+        start = workflow.prepare(*args, **kwargs)
+        row = row_of(start, self.pool)
+        # Before the run exists, or the news of its end could come before anybody listens for it.
+        future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
+        try:
+            created = await self._create([(start, row)], awaited=True)
+        except BaseException:
+            self._watcher.forget(row.id, future)
+            raise
+        self._watcher.awake(row.id, armed=row.id in created)
+        return await self._handle(start, row).result_of(future)
+
+    async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
+        """Start many runs: `client.start_many(process_order.prepare(each) for each in orders)`; handles in that order.
+
+        In batches of up to a thousand, each one transaction: when this raises, the batches before are durable and the
+        rest is not started. Starting the same again, with ids, starts what is missing. Two starts with one id are one
+        run. Workers take the runs in the order of the list. Raises as `start`.
+        """
+        handles: list[Handle[R]] = []
+        for batch in batches(starts):
+            pairs = [(start, row_of(start, self.pool)) for start in batch]
+            await self._create(pairs, awaited=False)
+            handles += [self._handle(start, row) for start, row in pairs]
+        return handles
+
+    async def start_by_name(
+        self,
+        workflow: str,
+        arguments: Sequence[Any] | Mapping[str, Any] = (),
+        options: StartOptions | None = None,
+    ) -> Handle[Any]:
+        """Start a run of a workflow whose function this program does not have.
+
+        `workflow` is its registered name; `arguments` are by position or by name. A name that no worker knows is no
+        error: the run waits for one that does. Results are plain JSON values. Raises as `start`.
+        """
+        check_text("workflow", workflow, ID_MAX)
+        given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        text = encode(given, f"the input of workflow {workflow}")
+        start: PreparedStart[Any] = PreparedStart(workflow, given, text, options or StartOptions(), None)
+        row = row_of(start, self.pool)
+        await self._create([(start, row)], awaited=False)
+        return self._handle(start, row)
+
+    @overload
+    def handle(self, run_id: str, workflow: Workflow[..., R]) -> Handle[R]: ...
+    @overload
+    def handle(self, run_id: str, workflow: None = None) -> Handle[Any]: ...
+    def handle(self, run_id: str, workflow: Workflow[..., Any] | None = None) -> Handle[Any]:
+        """The run with this id, of any namespace. Asks nothing: whether there is one, the first question says.
+
+        With its workflow, results have the annotated type; without, they are plain JSON values. Raises
+        `InvalidArgument` for what cannot be an id.
+        """
+        check_text("run_id", run_id, ID_MAX)
+        definition = None if workflow is None else workflow.definition
+        return Handle(run_id, definition, database=self._database, watcher=self._watcher)
+
+    def _handle(self, start: PreparedStart[R], row: RunStart) -> Handle[R]:
+        return Handle(row.id, start.definition, database=self._database, watcher=self._watcher)
+
+    async def _create(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]], *, awaited: bool) -> set[str]:
+        """Create the runs; ids of those that this call is known to have created. The others were the same before."""
+        wanted = distinct(pairs)
+        rows = [row for _, row in wanted.values()]
+        try:
+            created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
+            taken = [pair for run_id, pair in wanted.items() if run_id not in created]
+            for begin in range(0, len(taken), COMPARED):
+                await self._compare(taken[begin : begin + COMPARED])
+        except StoreUnavailable as error:
+            ids = tuple(wanted)
+            which = f"run {ids[0]} exists" if len(ids) == 1 else f"{len(ids)} runs exist"
+            raise StoreUnavailable(
+                f"whether {which} is not known; starting again with the same id is safe: {error.message}", ids
+            ) from error
+        self._news.ready(row.pool for row in rows if row.delay is None)
+        return created
+
+    async def _compare(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]]) -> None:
+        """Raises `ConflictingWorkflow` unless the runs that have these ids were started by the same starts."""
+        there = await self._database.persist(store.existing, [row.id for _, row in pairs])
+        for start, row in pairs:
+            if row.id not in there:
+                raise NonExistentWorkflow(f"run {row.id} was there and was removed while it was started again")
+            refuse_other(start, row, there[row.id], self.namespace)
