@@ -30,6 +30,7 @@ TIERS = (
     Tier("unit", "pure functions, no database", ("tests/unit", "tests/typing"), processes=2),
     Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2),
     Tier("worker", "workers and `perdure dev` on a real Postgres", ("tests/worker", "tests/dev"), processes=2),
+    Tier("protocol", "random programs under faults", ("tests/model", "tests/faults"), processes=2),
     Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), machine=machine.control_plane),
     Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), machine=machine.chart_tools),
     Tier("cluster", "end to end on a real cluster", ("tests/cluster",), machine=machine.cluster),

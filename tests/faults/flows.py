@@ -1,0 +1,161 @@
+"""The one workflow of the faults: interprets a program. Imported by the workers.
+
+Every body first leaves its trace (`effects`), then does what its node says. Bodies that fail do so by what is
+recorded, never by what this process remembers, so that it does not matter who runs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import perdure
+
+from tests.faults.effects import begun, begun_sync, run_attempts
+from tests.faults.programs import Node, mixed
+
+REFUSED = "refused by the database"
+"""An output with this text breaks a constraint that only the faults' database has."""
+
+BAD: dict[str, Callable[[], Any]] = {
+    "nul": lambda: "a\0b",
+    "surrogate": lambda: "\ud800",
+    "nan": lambda: float("nan"),
+    "huge": lambda: "x" * 40_000_000,
+    "refused": lambda: REFUSED,
+}
+
+
+def _attempt() -> int:
+    step = perdure.current().step
+    assert step is not None
+    return step.attempt
+
+
+@perdure.step(name="f.step")
+async def plain(key: str, value: int, ms: int) -> int:
+    await begun(key)
+    if ms:
+        await asyncio.sleep(ms / 1000)
+    return mixed(key, value)
+
+
+@perdure.step(name="f.sync")
+def in_a_thread(key: str, value: int, ms: int) -> int:
+    begun_sync(key)
+    time.sleep(ms / 1000)
+    return mixed(key, value)
+
+
+@perdure.step(name="f.retried", max_attempts=5, interval=0.05, backoff_rate=1.0)
+async def retried(key: str, value: int, ms: int, fails: int) -> int:
+    await begun(key)
+    await asyncio.sleep(ms / 1000)
+    if _attempt() <= fails:
+        raise ConnectionError(f"attempt {_attempt()} of {key}")
+    return mixed(key, value)
+
+
+@perdure.step(name="f.parked", max_attempts=4, interval=1.2, backoff_rate=1.0)
+async def parked(key: str, value: int, fails: int) -> int:
+    """Waits so long between its attempts that the run gives its slot back."""
+    await begun(key)
+    if _attempt() <= fails:
+        raise ConnectionError(f"attempt {_attempt()} of {key}")
+    return mixed(key, value)
+
+
+@perdure.step(name="f.failing")
+async def failing(key: str) -> int:
+    await begun(key)
+    raise ValueError(key)
+
+
+@perdure.step(name="f.attempted")
+async def attempted(key: str, value: int, until: int) -> int:
+    await begun(key)
+    if run_attempts() + 1 < until:
+        raise ValueError(f"attempt {run_attempts() + 1} of the body")
+    return mixed(key, value)
+
+
+@perdure.step(name="f.blocking")
+async def blocking(key: str, value: int, ms: int) -> int:
+    """An author's mistake: it blocks the loop, perhaps for longer than the lease."""
+    await begun(key)
+    time.sleep(ms / 1000)  # noqa: ASYNC251 - the mistake
+    return mixed(key, value)
+
+
+@perdure.step(name="f.bad")
+async def bad(key: str, how: str) -> Any:
+    await begun(key)
+    return BAD[how]()
+
+
+@perdure.step(name="f.poison")
+async def poison(key: str) -> int:
+    """Ends the process, each time."""
+    await begun(key)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+@perdure.workflow(name="f.program")
+async def interpret(program: dict[str, Any]) -> int:
+    return await _sequence(program["nodes"], 0)
+
+
+async def _sequence(nodes: list[Node], value: int) -> int:
+    for node in nodes:
+        value = await INTERPRETERS[node["kind"]](node, value)
+    return value
+
+
+def _step(node: Node, value: int) -> Awaitable[int]:
+    return (in_a_thread if node["sync"] else plain)(node["key"], value, node["ms"])
+
+
+def _retried(node: Node, value: int) -> Awaitable[int]:
+    return retried(node["key"], value, node["ms"], node["fails"])
+
+
+def _parked(node: Node, value: int) -> Awaitable[int]:
+    return parked(node["key"], value, node["fails"])
+
+
+async def _caught(node: Node, value: int) -> int:
+    try:
+        return await failing(node["key"])
+    except ValueError:
+        return await _sequence(node["fallback"], mixed(node["key"], value))
+
+
+async def _gather(node: Node, value: int) -> int:
+    results = await asyncio.gather(*(INTERPRETERS[each["kind"]](each, value) for each in node["steps"]))
+    return mixed(node["key"], sum(results))
+
+
+async def _raise(node: Node, _value: int) -> int:
+    raise KeyError(node["key"])
+
+
+INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
+    "step": _step,
+    "retried": _retried,
+    "parked": _parked,
+    "caught": _caught,
+    "gather": _gather,
+    "sequence": lambda node, value: _sequence(node["nodes"], value),
+    "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),
+    "fail": lambda node, _value: failing(node["key"]),
+    "raise": _raise,
+    "attempts": lambda node, value: attempted(node["key"], value, node["until"]),
+    "bad": lambda node, _value: bad(node["key"], node["how"]),
+    "poison": lambda node, _value: poison(node["key"]),
+}
+"""Where a node is a single step its call is built, and takes its index, before anything is awaited."""

@@ -1,0 +1,176 @@
+"""What a program must come to, whatever happens meanwhile. Pure: walks through the nodes as the body would.
+
+Gives the status, the output, and for each index the step that must be recorded there, with how many failures and how
+many executions of its body at least.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from perdure.errors import EncodingFailed, PayloadTooLarge
+from perdure.model.states import RunStatus, StepStatus
+
+from tests.faults.programs import Node, Program, mixed
+
+STEP_NAMES = {
+    "step": "f.step",
+    "sync": "f.sync",
+    "retried": "f.retried",
+    "parked": "f.parked",
+    "caught": "f.failing",
+    "fail": "f.failing",
+    "attempts": "f.attempted",
+    "blocking": "f.blocking",
+    "bad": "f.bad",
+    "poison": "f.poison",
+}
+"""Name under which the step of a node is registered."""
+
+
+@dataclass(frozen=True)
+class ExpectedStep:
+    """A row of `workflow_steps`. `status` None: it begins and is never finished. `bodies`: attempts whose body must
+    have begun, by their number; `repeats`: how often each at least."""
+
+    name: str
+    status: StepStatus | None
+    output: str | None
+    failures: int
+    bodies: tuple[int, ...]
+    repeats: int = 1
+    first: ExpectedStep | None = None
+    """What is recorded there before a later attempt of the run's body opens it again."""
+
+
+@dataclass
+class Expected:
+    """How the run ends. `code` is that of its error, empty where it has none."""
+
+    status: RunStatus = RunStatus.SUCCEEDED
+    output: str | None = None
+    code: str = ""
+    error: str = ""
+    steps: list[ExpectedStep] = field(default_factory=list)
+
+
+class Ends(Exception):
+    """The body raises here and nothing catches it."""
+
+    def __init__(self, status: RunStatus, code: str = "", error: str = "") -> None:
+        super().__init__(status, code)
+        self.status = status
+        self.code = code
+        self.error = error
+
+
+def expected(program: Program) -> Expected:
+    """What must come of the program."""
+    walk = _Walk(program)
+    try:
+        value = walk.sequence(program.nodes, 0)
+    except Ends as end:
+        walk.found.status, walk.found.code, walk.found.error = end.status, end.code, end.error
+    else:
+        walk.found.output = json.dumps(value)
+    return walk.found
+
+
+class _Walk:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.found = Expected()
+
+    def sequence(self, nodes: list[Node], value: int) -> int:
+        for node in nodes:
+            value = EXPECTATIONS[node["kind"]](self, node, value)
+        return value
+
+    def _step(
+        self,
+        kind: str,
+        *,
+        status: StepStatus | None = StepStatus.SUCCEEDED,
+        output: int | None = None,
+        failures: int = 0,
+        bodies: int = 1,
+        repeats: int = 1,
+        first: ExpectedStep | None = None,
+    ) -> None:
+        text = None if output is None else json.dumps(output)
+        numbers = tuple(range(1, bodies + 1))
+        self.found.steps.append(ExpectedStep(STEP_NAMES[kind], status, text, failures, numbers, repeats, first))
+
+    # -- one expectation for each kind
+
+    def step(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._step("sync" if node["sync"] else "step", output=result)
+        return result
+
+    def retried(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._step(node["kind"], output=result, failures=node["fails"], bodies=node["fails"] + 1)
+        return result
+
+    def caught(self, node: Node, value: int) -> int:
+        self._step("caught", status=StepStatus.FAILED, failures=1)
+        return self.sequence(node["fallback"], mixed(node["key"], value))
+
+    def gather(self, node: Node, value: int) -> int:
+        results = [EXPECTATIONS[each["kind"]](self, each, value) for each in node["steps"]]
+        return mixed(node["key"], sum(results))
+
+    def nested(self, node: Node, value: int) -> int:
+        return self.sequence(node["nodes"], value)
+
+    def blocking(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._step("blocking", output=result)
+        return result
+
+    def attempts(self, node: Node, value: int) -> int:
+        """Fails until the body is tried for the `until`th time."""
+        if self._program.max_run_attempts < node["until"]:
+            self._step("attempts", status=StepStatus.FAILED, failures=1, repeats=self._program.max_run_attempts)
+            raise Ends(RunStatus.FAILED, error="ValueError")
+        result = mixed(node["key"], value)
+        failed = ExpectedStep(STEP_NAMES["attempts"], StepStatus.FAILED, None, 1, (1,))
+        self._step("attempts", output=result, repeats=node["until"], first=failed)
+        return result
+
+    def fail(self, _node: Node, _value: int) -> int:
+        self._step("fail", status=StepStatus.FAILED, failures=1)
+        raise Ends(RunStatus.FAILED, error="ValueError")
+
+    def raises(self, _node: Node, _value: int) -> int:
+        raise Ends(RunStatus.FAILED, error="KeyError")
+
+    def bad(self, node: Node, _value: int) -> int:
+        """The first net fails the step; what passes through it, Postgres refuses, and that fails the run."""
+        refused = node["how"] == "refused"
+        self._step("bad", status=None if refused else StepStatus.FAILED, failures=0 if refused else 1)
+        code = PayloadTooLarge.code if node["how"] == "huge" else EncodingFailed.code
+        raise Ends(RunStatus.FAILED, code)
+
+    def poison(self, _node: Node, _value: int) -> int:
+        self._step("poison", status=None, repeats=0)
+        raise Ends(RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED)
+
+
+EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
+    "step": _Walk.step,
+    "retried": _Walk.retried,
+    "parked": _Walk.retried,
+    "caught": _Walk.caught,
+    "gather": _Walk.gather,
+    "sequence": _Walk.nested,
+    "blocking": _Walk.blocking,
+    "fail": _Walk.fail,
+    "raise": _Walk.raises,
+    "attempts": _Walk.attempts,
+    "bad": _Walk.bad,
+    "poison": _Walk.poison,
+}

@@ -1,0 +1,171 @@
+"""Random programs, as data: what a run is to do, made from a seed. Pure.
+
+A program is a list of nodes; each kind of node has a maker here, an interpreter in `flows` and an expectation in
+`model`. Whoever teaches the engine a new durable call adds one of each. Program number `n` of a seed is always the
+same, however fast the machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from zlib import crc32
+
+Node = dict[str, Any]
+"""`kind`, `key` (unique in its program) and what that kind needs; JSON."""
+
+LEASE = 2.0
+"""Seconds of a worker's lease: long enough for a busy machine, short enough to be lost many times a minute."""
+
+SLOW_MS = int(LEASE * 1000 * 1.4)
+"""A body that outlives a lease."""
+
+BLOCKED_MS = int(LEASE * 1000 * 0.6)
+"""A loop that does not turn for most of a lease. For longer than that it would lose every lease, and never end."""
+
+ENDS_IN_TROUBLE = 0.14
+"""Share of programs that do not simply succeed."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What somebody asks of the run while it is under way, so many seconds after it was made."""
+
+    cancel_after: float | None = None
+    immediate: bool = False
+    suspend_after: float | None = None
+    resume_after: float = 0.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """One run: its nodes, how often the body may be tried, what else is asked of it."""
+
+    nodes: list[Node]
+    max_run_attempts: int = 1
+    max_recoveries: int = 100_000
+    outside: Outside = field(default_factory=Outside)
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """Argument of the workflow."""
+        return {"nodes": self.nodes}
+
+
+def mixed(key: str, value: int) -> int:
+    """What a step returns: depends on its place in the program and on everything before it."""
+    return crc32(f"{key}:{value}".encode())
+
+
+def program(seed: int, number: int) -> Program:
+    """Program `number` of this seed."""
+    return _Maker(Random(f"{seed}:program:{number}")).program()
+
+
+class _Maker:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._keys = 0
+
+    def program(self) -> Program:
+        random = self._random
+        nodes = [self.node(depth=0) for _ in range(random.randint(1, 6))]
+        attempts = recoveries = 0
+        if random.random() < ENDS_IN_TROUBLE:
+            kind = random.choices(("fail", "raise", "attempts", "bad", "poison"), (3, 2, 4, 4, 1))[0]
+            last = self.make(kind)
+            # What follows is never reached where the program fails there.
+            nodes = [*nodes, last, self.make("step")]
+            if kind == "attempts":
+                attempts = random.randint(last["until"] - 1, last["until"] + 1)
+            elif kind == "poison":
+                recoveries = random.randint(1, 2)
+        return Program(
+            nodes,
+            max_run_attempts=max(1, attempts),
+            max_recoveries=recoveries or 100_000,
+            outside=Outside() if recoveries else self._outside(),
+        )
+
+    def node(self, depth: int) -> Node:
+        kinds = KINDS if depth < 2 else FLAT
+        return self.make(self._random.choices(list(kinds), list(kinds.values()))[0], depth)
+
+    def make(self, kind: str, depth: int = 0) -> Node:
+        self._keys += 1
+        return {"kind": kind, "key": f"{kind[0]}{self._keys}", **MAKERS[kind](self, depth)}
+
+    def ms(self) -> int:
+        """Milliseconds of a body: mostly none, seldom more than a lease."""
+        random = self._random
+        return random.choices((0, random.randint(1, 40), random.randint(50, 400), SLOW_MS), (60, 30, 9, 0.4))[0]
+
+    def _outside(self) -> Outside:
+        random = self._random
+        at = round(random.choice((0.0, random.uniform(0, 0.3), random.uniform(0, 3))), 3)
+        match random.choices(("nothing", "cancel", "suspend", "both"), (88, 6, 5, 1))[0]:
+            case "cancel":
+                return Outside(cancel_after=at, immediate=random.random() < 0.5)
+            case "suspend":
+                return Outside(suspend_after=at, resume_after=round(at + random.uniform(0.1, 3), 3))
+            case "both":
+                # Suspended for good, but a cancel ends it all the same (rule R10).
+                return Outside(suspend_after=at, resume_after=0.0, cancel_after=round(at + 1, 3), immediate=False)
+            case _:
+                return Outside()
+
+    # -- one maker for each kind
+
+    def step(self, _depth: int) -> Node:
+        return {"ms": self.ms(), "sync": self._random.random() < 0.15}
+
+    def retried(self, _depth: int) -> Node:
+        return {"ms": self.ms() // 4, "fails": self._random.randint(1, 3)}
+
+    def parked(self, _depth: int) -> Node:
+        return {"fails": self._random.randint(1, 2)}
+
+    def caught(self, depth: int) -> Node:
+        return {"fallback": [self.node(depth + 1) for _ in range(self._random.randint(0, 2))]}
+
+    def gather(self, _depth: int) -> Node:
+        kinds = self._random.choices(("step", "retried"), (4, 1), k=self._random.randint(2, 6))
+        return {"steps": [self.make(kind) for kind in kinds]}
+
+    def sequence(self, depth: int) -> Node:
+        return {"nodes": [self.node(depth + 1) for _ in range(self._random.randint(1, 4))]}
+
+    def blocking(self, _depth: int) -> Node:
+        return {"ms": self._random.choice((100, BLOCKED_MS))}
+
+    def attempts(self, _depth: int) -> Node:
+        return {"until": self._random.randint(2, 3)}
+
+    def bad(self, _depth: int) -> Node:
+        return {"how": self._random.choice(("nul", "surrogate", "nan", "huge", "refused", "refused"))}
+
+    def nothing(self, _depth: int) -> Node:
+        return {}
+
+
+MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
+    "step": _Maker.step,
+    "retried": _Maker.retried,
+    "parked": _Maker.parked,
+    "caught": _Maker.caught,
+    "gather": _Maker.gather,
+    "sequence": _Maker.sequence,
+    "blocking": _Maker.blocking,
+    "fail": _Maker.nothing,
+    "raise": _Maker.nothing,
+    "attempts": _Maker.attempts,
+    "bad": _Maker.bad,
+    "poison": _Maker.nothing,
+}
+
+FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "blocking": 0.25}
+"""Weights of nodes without nodes in them."""
+
+KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8}

@@ -1,0 +1,207 @@
+"""A short session of faults in the tests, and what makes a longer one worth its time: that the checker can fail."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any
+
+import pytest
+from perdure.model.states import RunStatus, StepStatus
+
+from tests.faults.__main__ import lines
+from tests.faults.check import Evidence, Kind, judge
+from tests.faults.flows import INTERPRETERS
+from tests.faults.harness import Outcome, session
+from tests.faults.load import Started
+from tests.faults.model import EXPECTATIONS, expected
+from tests.faults.programs import KINDS, MAKERS, Program, program
+from tests.faults.schedule import KINDS as FAULT_KINDS
+from tests.faults.schedule import schedule
+from tests.faults.wire import Frames, Questions, hide_name, statements
+from tests.support.postgres import PostgresServer
+
+SECONDS = 30.0
+SEED = 4
+
+
+@pytest.mark.timeout(240)
+async def test_random_programs_come_to_their_end_whatever_breaks(pg_server: PostgresServer) -> None:
+    outcome = await session(pg_server, SEED, SECONDS)
+    assert not outcome.problems, "\n".join(lines(outcome, SECONDS))
+    assert outcome.runs > 50
+    assert len(outcome.faults) > len(FAULT_KINDS) // 3
+
+
+# -- the same seed, the same session
+
+
+def test_a_seed_gives_the_same_programs_and_faults() -> None:
+    assert [program(7, number) for number in range(50)] == [program(7, number) for number in range(50)]
+    assert list(islice(schedule(7, 4), 50)) == list(islice(schedule(7, 4), 50))
+    assert program(7, 3) != program(8, 3)
+
+
+def test_every_fault_and_every_kind_of_node_turns_up() -> None:
+    assert {fault.kind for fault in islice(schedule(1, 4), 1000)} == set(FAULT_KINDS)
+    assert set(statements()) <= {fault.statement for fault in islice(schedule(1, 4), 1000)}
+    kinds = {node["kind"] for number in range(2000) for node in program(1, number).nodes}
+    assert kinds >= set(KINDS)
+    assert kinds == set(MAKERS)
+
+
+def test_every_kind_of_node_has_an_interpreter_and_an_expectation() -> None:
+    assert set(INTERPRETERS) == set(EXPECTATIONS) == set(MAKERS)
+
+
+def test_programs_are_json_as_they_are() -> None:
+    for number in range(100):
+        made = program(2, number).input
+        assert json.loads(json.dumps(made)) == made
+
+
+# -- the checker finds what is wrong
+
+
+def healthy() -> tuple[Started, Evidence]:
+    """A run of two steps, one of them retried, that ended as it must."""
+    nodes = [
+        {"kind": "step", "key": "a", "ms": 0, "sync": False},
+        {"kind": "retried", "key": "b", "ms": 0, "fails": 1},
+    ]
+    run = Started("r", Program(nodes))
+    want = expected(run.program)
+    rows: dict[int, Any] = {
+        index: {"name": step.name, "status": step.status, "output": step.output, "attempts": step.failures}
+        for index, step in enumerate(want.steps)
+    }
+    row = {"status": RunStatus.SUCCEEDED, "output": want.output, "error": None}
+    bodies = {(0, 1): 1, (1, 1): 1, (1, 2): 1}
+    return run, Evidence(runs={"r": row}, steps={"r": rows}, bodies={"r": bodies})
+
+
+def test_what_ended_as_it_must_is_no_problem() -> None:
+    run, found = healthy()
+    assert judge([run], found) == []
+
+
+def lose_the_row(found: Evidence) -> None:
+    found.runs.clear()
+
+
+def lose_a_step(found: Evidence) -> None:
+    del found.steps["r"][1]
+
+
+def leave_a_step_open(found: Evidence) -> None:
+    found.steps["r"][1]["status"] = StepStatus.RUNNING  # type: ignore[index]
+
+
+def change_an_output(found: Evidence) -> None:
+    found.steps["r"][0]["output"] = "1"  # type: ignore[index]
+
+
+def change_the_result(found: Evidence) -> None:
+    found.runs["r"]["output"] = "1"  # type: ignore[index]
+
+
+def forget_an_attempt(found: Evidence) -> None:
+    del found.bodies["r"][1, 1]
+
+
+def try_once_too_often(found: Evidence) -> None:
+    found.bodies["r"][0, 2] = 1
+
+
+def do_more_than_the_program(found: Evidence) -> None:
+    found.bodies["r"][2, 1] = 1
+
+
+def never_end(found: Evidence) -> None:
+    found.runs["r"]["status"] = RunStatus.WAITING  # type: ignore[index]
+
+
+def end_wrongly(found: Evidence) -> None:
+    found.runs["r"]["status"] = RunStatus.FAILED  # type: ignore[index]
+
+
+def run_again(found: Evidence) -> None:
+    found.rerun.append({"run": "r", "step_index": 0})
+
+
+def write_as_a_zombie(found: Evidence) -> None:
+    found.zombies.append({"run": "r", "what": "run", "number": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lose_the_row, Kind.RUN_LOST),
+        (end_wrongly, Kind.RUN_LOST),
+        (change_the_result, Kind.RUN_LOST),
+        (lose_a_step, Kind.STEP_LOST),
+        (leave_a_step_open, Kind.STEP_LOST),
+        (change_an_output, Kind.STEP_LOST),
+        (forget_an_attempt, Kind.STEP_LOST),
+        (try_once_too_often, Kind.STEP_LOST),
+        (do_more_than_the_program, Kind.STEP_LOST),
+        (never_end, Kind.STUCK),
+        (run_again, Kind.RERUN),
+        (write_as_a_zombie, Kind.ZOMBIE),
+    ],
+)
+def test_the_checker_sees_what_is_wrong(change: Any, kind: Kind) -> None:
+    run, found = healthy()
+    change(found)
+    assert [problem.kind for problem in judge([run], found)] == [kind]
+
+
+def test_a_cancel_that_was_taken_must_end_the_run() -> None:
+    run, found = healthy()
+    run.cancelled = RunStatus.RUNNING
+    assert [problem.kind for problem in judge([run], found)] == [Kind.RUN_LOST]
+    run.cancelled = RunStatus.SUCCEEDED
+    assert judge([run], found) == []
+
+
+def test_the_last_line_is_json_with_all_counts() -> None:
+    run, found = healthy()
+    write_as_a_zombie(found)
+    said = json.loads(lines(Outcome(1, 5.0, runs=1, problems=judge([run], found)), 6.0)[-1])
+    assert said["zombie_writes"] == 1
+    assert {kind.value for kind in Kind} | {"runs", "steps", "faults", "seed", "seconds"} == set(said)
+
+
+# -- the protocol
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + (len(body) + 4).to_bytes(4, "big") + body
+
+
+def test_statements_are_known_by_their_text_however_the_bytes_arrive() -> None:
+    from perdure.store.statements import sql
+
+    prepare = message(b"P", b"s1\0" + sql("claim").encode() + b"\0\0\0") + message(b"S", b"")
+    run = message(b"B", b"\0s1\0rest") + message(b"E", b"\0\0\0\0\0") + message(b"S", b"")
+    ask = message(b"Q", b"BEGIN;\0")
+    stream = prepare + run + ask
+    for size in (1, 7, len(stream)):
+        questions = Questions()
+        units = [unit for at in range(0, len(stream), size) for unit in questions.feed(stream[at : at + size])]
+        assert [unit.statement for unit in units] == ["", "claim", "BEGIN;"]
+        assert b"".join(unit.data for unit in units) == stream
+
+
+def test_frames_are_whole() -> None:
+    frames = Frames()
+    whole = message(b"Z", b"I")
+    assert list(frames.feed(whole[:3])) == []
+    assert list(frames.feed(whole[3:] + whole)) == [whole, whole]
+
+
+def test_a_hidden_session_has_another_name() -> None:
+    body = b"\0\3\0\0user\0me\0application_name\0worker\0\0"
+    hidden = hide_name((len(body) + 4).to_bytes(4, "big") + body)
+    assert int.from_bytes(hidden[:4], "big") == len(hidden)
+    assert b"application_name\0~worker\0" in hidden
