@@ -3,10 +3,9 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from perdure.api import PreparedStart, step, transaction, workflow
-from perdure.api.calls import sleep
 from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
-from perdure.engine.pending import PendingCall, PendingStep
+from perdure.engine.pending import PendingStep
 from perdure.errors import (
     ClientClosed,
     ConfigurationError,
@@ -14,12 +13,10 @@ from perdure.errors import (
     ControlSignal,
     DecodingFailed,
     EncodingFailed,
-    InsideStep,
     InvalidArgument,
     MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
     NonExistentWorkflow,
-    NotInWorkflow,
     PayloadTooLarge,
     PerdureError,
     StepBuiltElsewhere,
@@ -51,14 +48,11 @@ __all__ = [
     "DecodingFailed",
     "EncodingFailed",
     "Handle",
-    "InsideStep",
     "InvalidArgument",
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
     "NonExistentWorkflow",
-    "NotInWorkflow",
     "PayloadTooLarge",
-    "PendingCall",
     "PendingStep",
     "PerdureError",
     "PreparedStart",
@@ -79,7 +73,6 @@ __all__ = [
     "__version__",
     "current",
     "is_active",
-    "sleep",
     "step",
     "transaction",
     "workflow",
