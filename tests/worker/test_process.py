@@ -72,7 +72,7 @@ async def test_a_port_that_is_taken_is_said(db: str) -> None:
 
 async def test_a_number_out_of_range_is_corrected_and_said(db: str) -> None:
     with WorkerProcess(db, slots=0) as worker:
-        assert "PERDURE_SLOTS=0" in (await worker.says("a setting was corrected"))["setting"]
+        assert "PERDURE_SLOTS=0" in (await worker.says("a setting is not used as it is given"))["setting"]
         assert (await worker.says("registered"))["slots"] == 1
 
 

@@ -48,6 +48,18 @@ class RegistrationError(PerdureError):
     code = "PRD-103"
 
 
+class BootstrapFailed(PerdureError):
+    """The application's bootstrap hook raised; its own error is the cause. The worker does not start."""
+
+    code = "PRD-110"
+
+
+class MigrationFilesChanged(PerdureError):
+    """Files of migrations in a user's tree are not what was written there; nothing is written beside them."""
+
+    code = "PRD-111"
+
+
 class InvalidResource(PerdureError):
     """A custom resource breaks a rule that the API server could not check; becomes `Accepted=False`."""
 

@@ -2,7 +2,8 @@
 
 `configure` is called once by the composition roots. Records of the standard library (kopf, asyncio, user code) go
 through the same formatter. Keys: `timestamp` (RFC 3339, UTC), `level`, `message`, `logger`, and what the call adds.
-Keeps the promise that neither passwords in URLs nor payloads of runs are ever written.
+Keeps the promise that neither passwords in URLs nor payloads of runs are ever written. An application that has its
+own handlers gets our records as records of the standard library instead (`leave_to_application`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,18 @@ SECRET_KEYS = frozenset({"password", "passwd", "token", "secret", "authorization
 
 PAYLOAD_KEYS = frozenset({"input", "output", "payload", "definition", "arguments", "args", "kwargs", "result"})
 """Names under which users' data would be written: their size is said instead."""
+
+
+_RECORD_KEYS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+"""Names that a record of the standard library has itself and that nothing may bring."""
+
+_PASSED_ON = ("exc_info", "stack_info", "stacklevel")
+
+
+class _Style:
+    """Who formats. Looked at for every record, as loggers keep their processors from their first record on."""
+
+    application = False
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
@@ -60,17 +73,43 @@ def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool |
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
+    _Style.application = False
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.stdlib.PositionalArgumentsFormatter(),
             *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+            _hand_on,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def leave_to_application() -> None:
+    """From now on our records go where the application's handlers send them: message, and all else as `extra`.
+
+    Takes our handler away, so that `logging.basicConfig` works. To be called after `configure`.
+    """
+    _Style.application = True
+    logging.getLogger().handlers.clear()
+
+
+def left_without_handlers() -> bool:
+    """Whether records were left to an application that has set up no handler: nearly nothing would be seen."""
+    return _Style.application and not logging.getLogger().handlers
+
+
+def _hand_on(logger: WrappedLogger, method: str, event: EventDict) -> Any:
+    if not _Style.application:
+        return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(logger, method, event)
+    passed_on = {key: event.pop(key) for key in _PASSED_ON if key in event}
+    for key in ("timestamp", "level", "logger"):
+        event.pop(key, None)
+    message = redact_text(str(event.pop("event", "")))
+    extra = {f"{key}_" if key in _RECORD_KEYS else key: _clean(key, value) for key, value in event.items()}
+    return (message,), {**passed_on, "extra": extra}
 
 
 def redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

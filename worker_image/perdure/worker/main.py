@@ -32,7 +32,7 @@ from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
 from perdure.worker.probes import Probes
 from perdure.worker.settings import WorkerSettings, load
-from perdure.worker.worker import STEP_THREADS, Worker, new_metrics
+from perdure.worker.worker import STEP_THREADS, State, Worker, new_metrics
 
 log = logs.get_logger(__name__)
 
@@ -64,6 +64,9 @@ class Signals:
             # Nothing is held yet: SystemExit would pass through user code, which may swallow it.
             os._exit(OK)
         loop, worker = self._worker
+        if self._count > 1 and worker.state is State.BOOTSTRAPPING:
+            # The hook neither gives the loop back nor ends when it is cancelled.
+            os._exit(OK)
         loop.call_soon_threadsafe(worker.drain if self._count == 1 else worker.force)
 
 
@@ -73,9 +76,9 @@ def main() -> int:
     logs.configure()
     try:
         settings, notes = load()
-        logs.configure(settings.log_level)
+        _configure_logs(settings)
         for note in notes:
-            log.warning("a setting was corrected", setting=note)
+            log.warning("a setting is not used as it is given", setting=note)
         url = database_url()
         if not settings.modules:
             raise ConfigurationError("PERDURE_MODULES is empty: name the modules that define workflows, with commas")
@@ -87,12 +90,28 @@ def main() -> int:
             probes.importing = False
             return asyncio.run(_run(settings, registry, url, metrics, probes, signals))
     except PerdureError as error:
+        _show_what_is_left()
         # With the stack of what caused it: the author of a module that cannot be imported needs the line.
         log.critical("the worker cannot start", code=error.code, error=error.message, exc_info=error.__cause__)
         return FAILED
     except Exception:
+        _show_what_is_left()
         log.critical("the worker ended by an error of its own", exc_info=True)
         return FAILED
+
+
+def _configure_logs(settings: WorkerSettings) -> None:
+    """Before modules are imported, since an application may set up its handlers there, too."""
+    style = {"json": True, "text": False}.get(settings.logs)
+    logs.configure(settings.log_level, json=style)
+    if settings.logs == "application":
+        logs.leave_to_application()
+
+
+def _show_what_is_left(level: str = "INFO") -> None:
+    """Our handler again, where the application was to bring its own and has brought none."""
+    if logs.left_without_handlers():
+        logs.configure(level)
 
 
 def load_modules(modules: tuple[str, ...]) -> Registry:

@@ -20,11 +20,12 @@ from perdure.engine.registry import Registry
 from perdure.errors import SchemaOutOfRange
 from perdure.store.migrate import check
 from perdure.store.pool import connection_errors
-from perdure.telemetry import names
+from perdure.telemetry import logs, names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.names import Component
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
+from perdure.worker.bootstrap import Bootstrap
 from perdure.worker.link import Link, statement_limit
 from perdure.worker.notifier import Ear, Notifier
 from perdure.worker.reporter import Reporter
@@ -50,6 +51,7 @@ class State(StrEnum):
     """What a worker is doing. `lost` leads back to `registering`."""
 
     STARTING = "starting"
+    BOOTSTRAPPING = "running the bootstrap hook"
     WAITING_FOR_DATABASE = "waiting for the database"
     REGISTERING = "registering"
     WORKING = "working"
@@ -77,7 +79,8 @@ class Worker:
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
         """`status_api` None writes no statuses. `exit_process` ends the process when its lease is long gone and
-        bodies do not stop."""
+        bodies do not stop. Raises `ConfigurationError` for settings that cannot be used."""
+        settings.validate_strictly()
         self.settings = settings
         self.metrics = metrics if metrics is not None else new_metrics()
         self.state = State.STARTING
@@ -89,6 +92,7 @@ class Worker:
         self._database_url = database_url
         self._status_api = status_api
         self._exit_process = exit_process
+        self._bootstrap = Bootstrap(settings.bootstrap)
         self._links: list[Link] = []
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix=STEP_THREADS)
         self._watch = LoopWatch(self.metrics)
@@ -120,12 +124,16 @@ class Worker:
             await asyncio.sleep(0.01)
 
     def drain(self) -> None:
-        """Ask for a clean stop: claim nothing more, finish steps in progress, give back the rest. Returns at once."""
+        """Ask for a clean stop: claim nothing more, finish steps in progress, give back the rest. Returns at once.
+
+        A bootstrap hook that still runs is cancelled."""
         self._stopping.set()
+        if self.state is State.BOOTSTRAPPING and self._main is not None:
+            self._main.cancel()
 
     def force(self) -> None:
         """Ask for a stop now: runs are released although their bodies have not ended."""
-        self._stopping.set()
+        self.drain()
         self._hurry.set()
 
     async def stop(self) -> None:
@@ -165,11 +173,30 @@ class Worker:
 
     async def _life(self) -> None:
         try:
-            if await self._database_ready():
+            if await self._set_up() and await self._database_ready():
                 await self._work()
         finally:
             self.state = State.STOPPED
             await self._close()
+            self.clean = await self._bootstrap.close() and self.clean
+
+    async def _set_up(self) -> bool:
+        """Run the bootstrap hook; False when told to stop meanwhile. Not in a task of its own: what it sets in the
+        context is to be seen by everything that comes after it."""
+        if self._stopping.is_set():
+            return False
+        self.state = State.BOOTSTRAPPING
+        try:
+            await self._bootstrap.run()
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+        while self._stopping.is_set() and self._main is not None and self._main.cancelling():
+            self._main.uncancel()
+        if logs.left_without_handlers():
+            logs.configure(self.settings.log_level)
+            log.warning("logs are left to the application, which has set up no handler: written as usual")
+        return not self._stopping.is_set()
 
     async def _work(self) -> None:
         self._notifier.start()
