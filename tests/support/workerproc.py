@@ -154,6 +154,14 @@ class WorkerProcess:
 
         return (await eventually(found, f"the worker says {message!r}", seconds))[0]
 
+    async def writes(self, text: str, seconds: float = STOP_SECONDS) -> None:
+        """Once this stands in what it wrote, as JSON or not."""
+
+        async def written() -> bool:
+            return text in self.text()
+
+        await eventually(written, f"the worker writes {text!r}", seconds)
+
     async def works(self) -> Self:
         """Once it has registered."""
         await self.says("registered")
