@@ -58,8 +58,7 @@ UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None
 CASES = [
     case(
         "client_start",
-        ["ns", False, NEW, ["x"] * 500, ["workflow:x"] * 500, ["default"] * 500, ["default"] * 500, [100] * 500]
-        + [[None] * 500, [None] * 500, [""] * 500, ["[]"] * 500],
+        ["ns", False, NEW, *([each] * 500 for each in ("x", "workflow:x", "p", "q", 100, None, None, "", "[]"))],
         "",
         10,
     ),
