@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
-from perdure.store.pool import connect, connection_errors
+from perdure.store.pool import connect, connection_errors, is_transient
 
 from tests.faults.sql import text
 from tests.support.postgres import TEMPLATE, PostgresServer
@@ -36,7 +36,9 @@ class Database:
                     if self._connection is None or self._connection.is_closed():
                         self._connection = await connect(self.url, application_name="faults", statement_timeout=30.0)
                     return await operation(self._connection)
-                except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, *connection_errors):
+                except (asyncpg.PostgresError, *connection_errors) as error:
+                    if not is_transient(error):
+                        raise
                     if self._connection is not None:
                         self._connection.terminate()
                         self._connection = None
