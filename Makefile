@@ -24,8 +24,8 @@ format: venv ## put the code into its format
 dev: venv ## the order example on this machine, without a cluster
 	@.venv/bin/perdure dev examples/order/workflow.yaml
 
-bench: venv ## the measures, as a table and benchmarks/results/latest.json; PARTS="local" or "cluster"
-	@PYTHONPATH=hack:. .venv/bin/python -m benchmarks $(PARTS)
+bench: venv ## the measures, into docs/benchmarks.md; QUICK=1: in five minutes; PARTS="drain bare": some of them
+	@PYTHONPATH=hack:. .venv/bin/python -m benchmarks --size $(if $(QUICK),quick,full) $(PARTS)
 
 faults: venv ## random programs under faults, counted; FAULT_SECONDS=300 SEED=1
 	@PYTHONPATH=.:worker_image .venv/bin/python -m tests.faults --seconds $(or $(FAULT_SECONDS),300) --seed $(or $(SEED),1)

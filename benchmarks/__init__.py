@@ -1,4 +1,5 @@
-"""The measures of the project: `make bench` prints a table and writes results/latest.json. They are no tests.
+"""The measures of the project: `make bench` prints tables, and writes results/latest.json and docs/benchmarks.md.
 
-`local` needs nothing but this machine; `cluster` is left out, by name, where there is no cluster.
+They are no tests. `parts/` has one module for each table, `peers/` one for each engine that is measured beside this
+one; `host.py` is the place where all of them are taken, `goals.py` says what was wanted.
 """

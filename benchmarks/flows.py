@@ -16,6 +16,11 @@ async def pause(number: int, seconds: float) -> int:
     return number
 
 
+@step(name="bench.echo")
+async def echo(text: str) -> str:
+    return text
+
+
 @workflow(name="bench.chain")
 async def chain(steps: int) -> int:
     """Steps one after the other, as fast as they go."""
@@ -30,3 +35,11 @@ async def paced(steps: int, seconds: float) -> int:
     for number in range(steps):
         await pause(number, seconds)
     return steps
+
+
+@workflow(name="bench.payload")
+async def payload(steps: int, text: str) -> int:
+    """Steps that take a text and return it."""
+    for _ in range(steps):
+        text = await echo(text)
+    return len(text)

@@ -1,135 +1,194 @@
-"""Postgres and workers on this machine, for the measures that need no cluster: as durable as in production."""
+"""The place of all measures: one Postgres on this machine, as durable as in production, and workers over it.
+
+Every measure gets a database of its own on the same server, and starts after a checkpoint on a machine that is idle.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import asyncpg
+from localcluster.console import Failure, say
 from perdure.dev import processes
 from perdure.dev.postgres import EmbeddedPostgres, ServerOptions
 from perdure.dev.processes import WorkerProcess, WorkerSettings
-from perdure.model.rows import NewRun, workflow_requirement
-from perdure.store import migrate, pool, runs
+from perdure.store import migrate
+
+from benchmarks import machine
+from benchmarks.sizes import Size
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACE, POOL = "bench", "bench"
+
+POSTGRES = {
+    "shared_buffers": "1GB",
+    "max_connections": "500",  # fifty workers have some seven each
+    "max_wal_size": "4GB",  # no checkpoint in the middle of a measure
+}
+"""All else is as Postgres comes: fsync and synchronous_commit are on, over TCP."""
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"
+
 POLL_SECONDS = 0.002
-SECONDS = 120.0
+SECONDS = 300.0
+START_SECONDS = 120.0
+"""Fifty workers on two cores take some twenty seconds to start."""
 
 
-class Host:
-    """A migrated database and the workers over it."""
+@dataclass(frozen=True)
+class Database:
+    """A database of one measure's own, and a session on it without any of Perdure's limits."""
 
-    def __init__(self, url: str, connection: asyncpg.Connection[Any], folder: Path) -> None:
-        self.url = url
-        self.connection = connection
-        self._folder = folder
-        self._workers: list[WorkerProcess] = []
+    url: str
+    connection: Connection
+    bench: Bench
 
-    async def start_worker(self, number: int = 1, *, slots: int = 16, lease: float = 30.0) -> WorkerProcess:
-        """A ready worker. The same number again is the same pod, with a new container."""
-        before = await self._live()
-        worker = await self.start_worker_at_once(number, slots=slots, lease=lease)
-        await self.until(lambda: self._has_new(before), f"worker {number}", worker)
-        return worker
+    async def settle(self) -> None:
+        """When the tables are filled: current statistics, everything on disk, and an idle machine."""
+        await self.connection.execute("VACUUM ANALYZE")
+        await self.connection.execute("CHECKPOINT")
+        await self.bench.wait_until_idle()
 
-    async def start_worker_at_once(self, number: int, *, slots: int = 16, lease: float = 30.0) -> WorkerProcess:
-        """A worker that is not waited for."""
-        settings = WorkerSettings(
-            self.url, ["benchmarks.flows"], [ROOT], NAMESPACE, POOL, ["default"], slots, lease, self._folder
-        )
-        worker = await processes.start(settings, number)
-        self._workers.append(worker)
-        return worker
-
-    async def stop_workers(self) -> None:
-        await asyncio.gather(*(worker.stop(10.0) for worker in self._workers))
-        self._workers.clear()
-
-    async def submit(self, workflow: str, count: int = 1, **arguments: Any) -> list[str]:
-        """Runs of a workflow, as intake would store them; in one transaction, so that all become visible at once."""
-        ids = [f"bench-{uuid.uuid4()}" for _ in range(count)]
-        async with self.connection.transaction():
-            for run_id in ids:
-                await runs.upsert(
-                    self.connection,
-                    NewRun(
-                        id=run_id,
-                        namespace=NAMESPACE,
-                        name=None,
-                        workflow=workflow,
-                        requires=(workflow_requirement(workflow),),
-                        input=json.dumps(arguments),
-                        pool=POOL,
-                    ),
-                )
-        return ids
-
-    async def until_finished(self, ids: Sequence[str]) -> None:
-        async def finished() -> bool:
-            open_runs = "SELECT count(*) FROM perdure.workflows WHERE id = ANY($1) AND status < 50"
-            return bool(await self.connection.fetchval(open_runs, list(ids)) == 0)
-
-        await self.until(finished, "the end of the runs")
-        failed = "SELECT count(*) FROM perdure.workflows WHERE id = ANY($1) AND status <> 50"
-        if count := await self.connection.fetchval(failed, list(ids)):
-            raise RuntimeError(f"{count} runs did not succeed; the workers' logs are in {self._folder}")
-
-    async def until_ended(self, run: str) -> None:
-        """Whichever way."""
-
-        async def ended() -> bool:
-            status = await self.connection.fetchval("SELECT status FROM perdure.workflows WHERE id = $1", run)
-            return bool(status >= 50)
-
-        await self.until(ended, f"the end of {run}")
-
-    async def until(self, check: Any, what: str, worker: WorkerProcess | None = None) -> None:
-        """Poll an async check."""
-        deadline = time.monotonic() + SECONDS
-        while not await check():
-            if worker is not None and worker.exit_code is not None:
-                raise RuntimeError(f"the worker has ended:\n{worker.last_words()}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what} did not come about within {SECONDS:.0f}s")
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def _live(self) -> set[str]:
-        rows = await self.connection.fetch("SELECT id FROM perdure.workers WHERE state = 10")
-        return {row["id"] for row in rows}
-
-    async def _has_new(self, before: set[str]) -> bool:
-        return bool(await self._live() - before)
+    async def connect(self) -> Connection:
+        """Another such session, that the caller closes."""
+        return await asyncpg.connect(self.url)
 
 
-@asynccontextmanager
-async def host() -> AsyncIterator[Host]:
-    """Everything up and taken down again."""
-    with _folder() as folder, _postgres(folder) as server:
-        await migrate.migrate(server.url())
-        connection = await pool.connect(server.url(), application_name="perdure-bench")
-        found = Host(server.url(), connection, folder)
+@dataclass
+class Bench:
+    """What every measure is given."""
+
+    size: Size
+    server: EmbeddedPostgres
+    folder: Path
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of this run: said once each, and kept with the part's results."""
+
+    @asynccontextmanager
+    async def database(self, *, migrated: bool = True) -> AsyncIterator[Database]:
+        """Dropped at the end, so that the next one does not pay for its cleaning."""
+        name = f"bench_{uuid.uuid4().hex[:8]}"
+        await self._administer(f"CREATE DATABASE {name}")
+        url = self.server.url(name)
+        if migrated:
+            await migrate.migrate(url)
+        connection = await asyncpg.connect(url)
         try:
-            yield found
+            yield Database(url, connection, self)
         finally:
-            await found.stop_workers()
+            await connection.close()
+            await self._administer(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @asynccontextmanager
+    async def workers(
+        self, database: Database, numbers: Sequence[int] = (1,), *, slots: int = 16, lease: float = 30.0
+    ) -> AsyncIterator[list[WorkerProcess]]:
+        """Worker processes that have registered; stopped at the end."""
+        started: list[WorkerProcess] = []
+        try:
+            for number in numbers:
+                started += [await self.start_worker(database, number, slots=slots, lease=lease)]
+            await self.until_registered(database, started)
+            yield started
+        finally:
+            await asyncio.gather(*(worker.stop(10.0) for worker in started))
+
+    async def start_worker(
+        self, database: Database, number: int, *, slots: int = 16, lease: float = 30.0
+    ) -> WorkerProcess:
+        """A worker that is not waited for. The same number again is the same pod, with a new container."""
+        settings = WorkerSettings(
+            database_url=database.url,
+            modules=["benchmarks.flows"],
+            paths=[ROOT],
+            namespace=NAMESPACE,
+            pool=POOL,
+            queues=["default"],
+            slots=slots,
+            lease_seconds=lease,
+            log_folder=self.folder,
+        )
+        return await processes.start(settings, number)
+
+    async def until_registered(self, database: Database, workers: Sequence[WorkerProcess]) -> None:
+        """Wait until each is live in the database. Raises Failure with the log of one that ended instead."""
+        live = "SELECT count(*) FROM perdure.workers WHERE state = 10 AND pod_uid = ANY($1)"
+        uids = [worker.pod_uid for worker in workers]
+
+        async def registered() -> bool:
+            for worker in workers:
+                if worker.exit_code is not None:
+                    raise Failure(f"a worker has ended:\n{worker.last_words()}")
+            return bool(await database.connection.fetchval(live, uids) >= len(uids))
+
+        await until(registered, "the start of the workers", seconds=START_SECONDS)
+
+    async def until_listening(self, port: int, who: str) -> None:
+        """Wait until a port of this machine takes connections."""
+
+        async def listening() -> bool:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                return False
+            writer.close()
+            return True
+
+        await until(listening, f"{who}'s port", seconds=START_SECONDS, interval=0.1)
+
+    async def wait_until_idle(self) -> None:
+        share = await machine.until_idle(self.size.idle_seconds)
+        if share >= machine.IDLE_SHARE:
+            self.note(f"something else used {share:.0%} of the processors when a measure began")
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            say(text)
+            self.notes.append(text)
+
+    async def versions(self) -> dict[str, str]:
+        """Of the server, with the settings that matter here as they are in force."""
+        connection = await asyncpg.connect(self.server.url())
+        try:
+            names = [*POSTGRES, "fsync", "synchronous_commit", "wal_sync_method"]
+            found = {name: await connection.fetchval("SELECT current_setting($1)", name) for name in names}
+            return {"version": await connection.fetchval("SHOW server_version"), **found}
+        finally:
+            await connection.close()
+
+    async def _administer(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.server.url())
+        try:
+            await connection.execute(statement)
+        finally:
             await connection.close()
 
 
-def _postgres(folder: Path) -> EmbeddedPostgres:
-    return EmbeddedPostgres(folder / "postgres", options=ServerOptions(log=folder / "postgres.log"))
+async def until(
+    check: Callable[[], Awaitable[bool]], what: str, *, seconds: float = SECONDS, interval: float = POLL_SECONDS
+) -> None:
+    """Poll an async check. Raises Failure when it does not come true in time."""
+    deadline = time.monotonic() + seconds
+    while not await check():
+        if time.monotonic() > deadline:
+            raise Failure(f"{what} did not come about within {seconds:.0f}s")
+        await asyncio.sleep(interval)
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def bench(size: Size) -> Iterator[Bench]:
+    """Everything up, and taken down again."""
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
-        Path(name).chmod(0o711)  # started by root, Postgres runs as another user, who must get to its data
-        yield Path(name)
+        folder = Path(name)
+        folder.chmod(0o711)  # started by root, Postgres runs as another user, who must get to its data
+        options = ServerOptions(settings=POSTGRES, log=folder / "postgres.log")
+        with EmbeddedPostgres(folder / "postgres", options=options) as server:
+            yield Bench(size, server, folder)

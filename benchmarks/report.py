@@ -1,73 +1,68 @@
-"""What was measured: as a table for people and as JSON for comparisons over time."""
+"""docs/benchmarks.md and what `make bench` prints: both from the results alone, so that a test can compare them."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
+from benchmarks.goals import goals, goals_table
+from benchmarks.parts import PARTS
+from benchmarks.results import Results
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+
+HEAD = """# Benchmarks
+
+<!-- Written by `make bench` from benchmarks/results/latest.json; a test compares them. -->
+
+```sh
+make bench                       # everything: about three quarters of an hour, and building the peers the first time
+make bench QUICK=1               # smaller numbers and no peers: under five minutes
+make bench PARTS="drain bare"    # some parts; the others stay as they were
+```
+
+Each command prints these tables, and writes them here and to `benchmarks/results/latest.json`. The measures of one run
+are taken on one Postgres, a fresh database each, after a checkpoint and on an idle machine; what is compared is taken
+in several rounds, in turn: the median is shown, with the range of the rounds. Steps do nothing, so that what is
+measured is the engine. These are no tests: no machine promises a time.
+"""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One number, with how it was taken. `value` None: it was not taken, and `how` says why."""
-
-    name: str
-    value: float | None
-    unit: str
-    how: str
-    spread: dict[str, float] = field(default_factory=dict)
-    """Further numbers of the same series, such as p99."""
+NOTHING = "Nothing has been measured yet.\n"
 
 
-def series(name: str, values: Sequence[float], unit: str, how: str) -> Measure:
-    """The median, with the spread."""
-    ordered = sorted(values)
-    return Measure(
-        name,
-        ordered[len(ordered) // 2],
-        unit,
-        f"{how}, median of {len(ordered)}",
-        {"min": ordered[0], "p90": ordered[int(len(ordered) * 0.9)], "max": ordered[-1]},
-    )
+def page(results: Results | None) -> str:
+    """The whole page. None: there are no results."""
+    return "\n".join([HEAD, *(_sections(results, heading="##") if results else [NOTHING])])
 
 
-def table(measures: Sequence[Measure]) -> str:
-    """A Markdown table."""
-    rows = [("measure", "value", "spread", "how"), ("---", "---:", "---", "---")]
-    for measure in measures:
-        value = "left out" if measure.value is None else f"{_number(measure.value)} {measure.unit}"
-        spread = ", ".join(f"{name} {_number(number)}" for name, number in measure.spread.items())
-        rows.append((measure.name, value, spread, measure.how))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    )
+def tables(results: Results) -> str:
+    """For the terminal."""
+    return "\n".join(_sections(results, heading="#"))
 
 
-def write(measures: Sequence[Measure], path: Path = RESULTS) -> None:
-    """The measures and what they were taken on."""
-    path.parent.mkdir(exist_ok=True)
-    found = {
-        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "load": os.getloadavg()[0],
-        "measures": [asdict(measure) for measure in measures],
-    }
-    path.write_text(json.dumps(found, indent=2) + "\n")
+def _sections(results: Results, *, heading: str) -> list[str]:
+    found = [f"{heading} Goals\n", goals_table(goals(results)), ""]
+    for part in PARTS:
+        if part.name in results.parts:
+            taken = results.parts[part.name]
+            found += [f"{heading} {part.title}\n", f"{part.how}\n"]
+            found += [part.table(taken.lines), ""] if taken.lines else []
+            found += [*(f"- Note: {note}." for note in taken.notes), ""] if taken.notes else []
+    return [*found, f"{heading} Where and when\n", *_runs(results)]
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def _commit() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+def _runs(results: Results) -> Sequence[str]:
+    found = []
+    for name, run in results.runs.items():
+        parts = ", ".join(part for part, taken in results.parts.items() if taken.run == name)
+        machine, postgres = run["machine"], run["postgres"]
+        settings = ", ".join(f"{key} {value}" for key, value in postgres.items() if key != "version")
+        found += [f"- {name}, {results.size} run, commit {run['commit']}: {parts}."]
+        found += [
+            f"  {machine['cores']} cores ({machine['processor']}), {machine['memory_gib']} GiB, {machine['system']},"
+        ]
+        found += [f"  Python {machine['python']}. Load at the start {run['load_at_start']:.1f}; the host took"]
+        found += [f"  {run['stolen_seconds']:.0f} s of processor time for others in {run['minutes']:.0f} minutes."]
+        found += [f"  Postgres {postgres['version']} over TCP, {settings}; all else as it comes."]
+    return [*found, ""]

@@ -22,12 +22,17 @@ from demolib.kubectl import Kubectl
 from demolib.story import FENCE_SHIFT, KILLER
 from localcluster.console import Impossible, wait_until
 
-from benchmarks.report import Measure, series
+from benchmarks import numbers
+from benchmarks.host import Bench
+from benchmarks.part import Column, Part
+from benchmarks.parts.drain import SUBJECT
+from benchmarks.results import Row
 
-NAMES = ("apply to first step", "runs through the API server", "SIGKILL to next step, in a cluster")
+FIRST_STEP, MANY, KILL = "apply to first step", "runs through the API server", "SIGKILL to next step"
 
 POOL = "bench"
 PODS = 2
+SLOTS = 16
 SINGLE_RUNS = 20
 MANY_RUNS = 300
 STEPS = 5
@@ -47,24 +52,29 @@ SELECT extract(epoch FROM max(finished_at)) AS at, count(*) FILTER (WHERE status
 """
 
 
-async def measures() -> AsyncIterator[Measure]:
-    """Each as soon as it is taken."""
+async def measure(_bench: Bench) -> AsyncIterator[Row]:
+    """On a Postgres of the cluster's own; left out where there is no cluster."""
     where = install.provider()
     if where == "existing":
-        raise Impossible("KUBECONFIG names a cluster elsewhere, whose clock is not this machine's")
-    installation = await asyncio.to_thread(install.install, where)
+        yield Row(SUBJECT, FIRST_STEP, note="KUBECONFIG names a cluster elsewhere, whose clock is not this machine's")
+        return
+    try:
+        installation = await asyncio.to_thread(install.install, where)
+    except Impossible as reason:
+        yield Row(SUBJECT, FIRST_STEP, note=f"no cluster: {reason}")
+        return
     kubectl = installation.kubectl
     await asyncio.to_thread(_start_pool, installation)
     try:
         async with _api(kubectl) as api:
-            yield await apply_to_first_step(api, kubectl)
-            yield await runs_per_second(api, kubectl)
-            yield await kill_to_next_step(api, kubectl)
+            yield Row(SUBJECT, FIRST_STEP, await apply_to_first_step(api, kubectl))
+            yield Row(SUBJECT, MANY, await runs_per_second(api, kubectl))
+            yield Row(SUBJECT, KILL, await kill_to_next_step(api, kubectl))
     finally:
         await asyncio.to_thread(kubectl.ask, "delete", "workerpool", POOL)
 
 
-async def apply_to_first_step(api: Api, kubectl: Kubectl) -> Measure:
+async def apply_to_first_step(api: Api, kubectl: Kubectl) -> dict[str, float]:
     """From sending the object to the committed start of its first step; workers are there and idle."""
     prefix = _prefix("first")
     sent: dict[str, float] = {}
@@ -76,10 +86,10 @@ async def apply_to_first_step(api: Api, kubectl: Kubectl) -> Measure:
     started = {row["name"]: float(row["at"]) for row in await _query(kubectl, FIRST_STEPS, prefix)}
     await api.delete(sent)
     found = [(started[name] - at) * 1000 for name, at in sent.items()]
-    return series(NAMES[0], found, "ms", "create to committed start of step one, idle pool")
+    return numbers.spread(found, "ms")
 
 
-async def runs_per_second(api: Api, kubectl: Kubectl) -> Measure:
+async def runs_per_second(api: Api, kubectl: Kubectl) -> dict[str, float]:
     """Many Workflows at once, to the last one's end in Postgres and in its status."""
     prefix = _prefix("many")
     names = [f"{prefix}{number}" for number in range(MANY_RUNS)]
@@ -97,16 +107,14 @@ async def runs_per_second(api: Api, kubectl: Kubectl) -> Measure:
     (row,) = await _query(kubectl, LAST_FINISH, prefix)
     await api.delete(names)
     finished = float(row["at"]) - began
-    return Measure(
-        NAMES[1],
-        MANY_RUNS / finished,
-        "runs/s",
-        f"{MANY_RUNS} Workflows of {STEPS} empty steps, {PODS} worker pods, on the machine that also runs the cluster",
-        {"created/s": MANY_RUNS / created, "reported/s": MANY_RUNS / reported},
-    )
+    return {
+        "runs_per_second": MANY_RUNS / finished,
+        "created_per_second": MANY_RUNS / created,
+        "reported_per_second": MANY_RUNS / reported,
+    }
 
 
-async def kill_to_next_step(api: Api, kubectl: Kubectl) -> Measure:
+async def kill_to_next_step(api: Api, kubectl: Kubectl) -> dict[str, float]:
     """From SIGKILL in the pod to a status in which a new owner runs a step: as a user sees it."""
     found = []
     for number in range(KILLS):
@@ -129,7 +137,7 @@ async def kill_to_next_step(api: Api, kubectl: Kubectl) -> Measure:
         await api.until(name, goes_on)
         found.append(time.monotonic() - killed)
         await api.delete([name])
-    return series(NAMES[2], found, "s", f"as seen in the status, {PODS} pods")
+    return numbers.spread(found, "s")
 
 
 class Api:
@@ -194,7 +202,7 @@ def _proxy_address(process: subprocess.Popen[str]) -> str:
 
 
 def _start_pool(installation: Installation) -> None:
-    flows = Path(__file__).with_name("flows.py").read_text()
+    flows = Path(__file__).parents[1].joinpath("flows.py").read_text()
     container = {
         "name": "worker",
         "image": str(installation.worker),
@@ -211,7 +219,7 @@ def _start_pool(installation: Installation) -> None:
     }
     spec = {
         "modules": ["benchmarks.flows"],
-        "slots": 16,
+        "slots": SLOTS,
         "scaling": {"min": PODS, "max": PODS},
         "template": template,
     }
@@ -233,3 +241,25 @@ async def _query(kubectl: Kubectl, query: str, prefix: str) -> Sequence[dict[str
 
 def _prefix(kind: str) -> str:
     return f"bench-{kind}-{time.strftime('%H%M%S')}-"
+
+
+PART = Part(
+    "cluster",
+    "Through Kubernetes",
+    f"The installation of `make demo` with {PODS} worker pods of {SLOTS} slots; client, cluster, workers and Postgres "
+    "all on this machine. To the first step: from sending a Workflow to the committed start of its first step, on idle "
+    f"workers. Runs: {MANY_RUNS} Workflows of {STEPS} empty steps at once, to the last one's end in Postgres and in "
+    "its status. SIGKILL in a pod, to a status in which a new owner runs a step.",
+    (
+        Column("p50_ms", "p50 ms"),
+        Column("p99_ms", "p99 ms"),
+        Column("p50_s", "p50 s"),
+        Column("max_s", "max s"),
+        Column("runs_per_second", "runs/s"),
+        Column("created_per_second", "created/s"),
+        Column("reported_per_second", "reported/s"),
+        Column("samples", "samples"),
+    ),
+    measure,
+    quick=False,
+)
