@@ -55,6 +55,26 @@ def endings_of(runs: Sequence[str]) -> list[list[Any]]:
 
 UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None, ""]
 
+ROUTE = 3203986688490748913
+"""Column `route` of a run that requires `{workflow:x}`."""
+
+CLAIM = ["w0002", "ns", "default", "default", MANIFEST]
+
+
+def ranges(*versions: str) -> list[list[Any]]:
+    """Columns of the range of each version whose runs require one workflow, from the beginning."""
+    count = len(versions)
+    return [
+        list(versions),
+        [ROUTE] * count,
+        [""] * count,
+        [0] * count,
+        [-(2**31)] * count,
+        ["-infinity"] * count,
+        [""] * count,
+    ]
+
+
 CASES = [
     case(
         "client_start",
@@ -66,8 +86,10 @@ CASES = [
     case("client_watch", [MANY, [], 65536], "workflows_pkey workflow_payloads_pkey", 1200),
     case("client_watch", [FINISHED, FINISHED, 65536], "workflows_pkey workflow_payloads_pkey", 600),
     case("client_watch", [MANY, MANY, 65536], "workflows_pkey workflow_payloads_pkey", 2500),
-    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v2", 4], "workflows_ready workflows_pkey", 60),
-    case("claim", ["w0002", "ns", "default", "default", MANIFEST, "v9", 50], "workflows_ready workflows_pkey", 400),
+    case("claim_ranges", [*CLAIM, "v2", "", 100], "workflows_ready", 60),
+    case("claim", [*CLAIM, "v2", 4, *ranges("", "v2")], "workflows_ready workflows_pkey", 60),
+    case("claim", [*CLAIM, "v2", 100, *ranges("v2")], "workflows_ready workflows_pkey", 600),
+    case("claim", [*CLAIM, "v9", 50, *ranges("", "v9")], "workflows_ready workflows_pkey", 400),
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
     case(
         "journal_commit",

@@ -1,23 +1,158 @@
-"""Taking runs: the claim and the recorded steps that come with it. Called by the worker's claimer.
+"""Taking runs: where they are ready, the claim, and the recorded steps that come with it. Called by the worker's
+claimer.
 
-A claim counts no attempt (only a recovery from a dead worker does), pins the version and sets the deadline the
-first time only. A claim whose answer is lost is found by the beat and given back.
+A claim is told the ranges of the index from which it takes, and from which place on (`look` finds them): so it reads
+nothing that was claimed before, which an old snapshot elsewhere may keep in the index for hours. A claim counts no
+attempt (only a recovery from a dead worker does), pins the version and sets the deadline the first time only. A claim
+whose answer is lost is found by the beat and given back.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import asyncpg
 
 from perdure.model.rows import ClaimedRun, RecordedStep
-from perdure.model.states import CancelMode, StepStatus
+from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store.statements import sql
 
 STEPS_WITH_CLAIM = 1000
 """Recorded steps that come with a claim: more than most runs have, little enough for a hundred runs at once."""
+
+PARTITIONS = 100
+"""Partitions of a queue that one look finds, as many as runs fit into one claim: about a millisecond of look-ups."""
+
+
+class Place(NamedTuple):
+    """A place in the order of ready runs of one range."""
+
+    priority: int
+    run_at: datetime
+    id: str
+
+
+BEGINNING = Place(-(2**31), datetime(2000, 1, 1, tzinfo=UTC), "")
+"""Before every run: no priority is lower."""
+
+
+class RangeKey(NamedTuple):
+    """A range of the index of ready runs: bound to this version ('' to none yet), of one set of required names (by its
+    hash), in one partition."""
+
+    version: str
+    route: int
+    partition_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who claims from what. `manifest` = what the worker has registered (`workflow:…`, `step:…`). An empty `version`
+    pins nothing."""
+
+    worker_id: str
+    namespace: str
+    pool: str
+    queue: str
+    manifest: Sequence[str]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ranges with ready runs and the first place of each, partitions in the order of their turns. `cut`: there may be
+    further partitions, behind the last one here."""
+
+    ranges: dict[RangeKey, Place]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim brought. `places`: of each range from which runs were taken the last one's place. `ended`: how many
+    were past their deadline and were ended instead, by partition like `counts`, which has both."""
+
+    runs: list[ClaimedRun]
+    places: dict[RangeKey, Place]
+    counts: dict[str, int]
+    ended: int
+
+    @property
+    def total(self) -> int:
+        """Runs that are not ready any more."""
+        return len(self.runs) + self.ended
+
+
+async def look(connection: asyncpg.Connection[Any], scope: Scope, after: str, partitions: int = PARTITIONS) -> Look:
+    """Where runs are ready that this worker can run: at most `partitions` partitions, those after the one named
+    `after` first. Takes nothing and locks nothing."""
+    rows = await connection.fetch(
+        sql("claim_ranges"),
+        scope.worker_id,
+        scope.namespace,
+        scope.pool,
+        scope.queue,
+        list(scope.manifest),
+        scope.version,
+        after,
+        partitions,
+    )
+    ranges: dict[RangeKey, Place] = {}
+    seen: set[str] = set()
+    for row in rows:
+        seen.add(row["partition_key"])
+        if len(seen) > partitions:
+            break
+        ranges[RangeKey(row["version"], row["route"], row["partition_key"])] = _place(row)
+    return Look(ranges, cut=len(seen) > partitions or any(row["cut"] for row in rows))
+
+
+async def take(
+    connection: asyncpg.Connection[Any], scope: Scope, ranges: Sequence[tuple[RangeKey, Place]], limit: int
+) -> Taken:
+    """Take at most `limit` ready runs out of these ranges, each from its place on; they are this worker's, durably, on
+    return. Partitions take turns in the order in which they first occur.
+
+    Fewer than `limit` does not mean that the ranges are empty: rows that others are taking are skipped.
+    """
+    turns: dict[str, int] = {}
+    for key, _ in ranges:
+        turns.setdefault(key.partition_key, len(turns))
+    rows = await connection.fetch(
+        sql("claim"),
+        scope.worker_id,
+        scope.namespace,
+        scope.pool,
+        scope.queue,
+        list(scope.manifest),
+        scope.version,
+        limit,
+        [key.version for key, _ in ranges],
+        [key.route for key, _ in ranges],
+        [key.partition_key for key, _ in ranges],
+        [turns[key.partition_key] for key, _ in ranges],
+        [place.priority for _, place in ranges],
+        [place.run_at for _, place in ranges],
+        [place.id for _, place in ranges],
+    )
+    places: dict[RangeKey, Place] = {}
+    counts: defaultdict[str, int] = defaultdict(int)
+    claimed = []
+    for row in rows:
+        key = ranges[row["number"] - 1][0]
+        if row["id"] is None:
+            continue
+        places[key] = max(places.get(key, BEGINNING), _place(row))
+        counts[key.partition_key] += 1
+        if row["status"] == RunStatus.RUNNING:
+            claimed.append(row)
+    steps = await _recorded_of(connection, claimed)
+    runs = [_claimed(row, tuple(steps[row["id"]])) for row in claimed]
+    return Taken(runs, places, dict(counts), ended=sum(counts.values()) - len(runs))
 
 
 async def claim(
@@ -31,19 +166,12 @@ async def claim(
     version: str,
     limit: int,
 ) -> list[ClaimedRun]:
-    """Take at most `limit` ready runs that this worker can run; they are its own, durably, on return.
-
-    `manifest` = what it has registered (`workflow:…`, `step:…`). An empty `version` pins nothing. Fewer than
-    `limit` does not mean that the queue is empty: rows that others are taking are skipped.
-    """
-    rows = await connection.fetch(sql("claim"), worker_id, namespace, pool, queue, list(manifest), version, limit)
-    # Nothing can be recorded before the first claim.
-    with_history = [row["id"] for row in rows if row["fence"] > 1]
-    steps: defaultdict[str, list[RecordedStep]] = defaultdict(list)
-    if with_history:
-        for row in await connection.fetch(sql("history"), with_history, -1, STEPS_WITH_CLAIM):
-            steps[row["workflow_id"]].append(_recorded(row))
-    return [_claimed(row, tuple(steps[row["id"]])) for row in rows]
+    """Look and take at most `limit` ready runs, for callers that remember nothing in between."""
+    scope = Scope(worker_id, namespace, pool, queue, manifest, version)
+    found = await look(connection, scope, "")
+    if not found.ranges:
+        return []
+    return (await take(connection, scope, list(found.ranges.items()), limit)).runs
 
 
 async def history(
@@ -52,6 +180,23 @@ async def history(
     """Recorded steps of a run with an index over `after_index`, in order, at most `limit`."""
     rows = await connection.fetch(sql("history"), [run_id], after_index, limit)
     return tuple(_recorded(row) for row in rows)
+
+
+async def _recorded_of(
+    connection: asyncpg.Connection[Any], rows: Sequence[asyncpg.Record]
+) -> defaultdict[str, list[RecordedStep]]:
+    """Recorded steps of claimed runs, a page of each."""
+    # Nothing can be recorded before the first claim.
+    with_history = [row["id"] for row in rows if row["fence"] > 1]
+    steps: defaultdict[str, list[RecordedStep]] = defaultdict(list)
+    if with_history:
+        for row in await connection.fetch(sql("history"), with_history, -1, STEPS_WITH_CLAIM):
+            steps[row["workflow_id"]].append(_recorded(row))
+    return steps
+
+
+def _place(row: asyncpg.Record) -> Place:
+    return Place(row["priority"], row["run_at"], row["id"])
 
 
 def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun:

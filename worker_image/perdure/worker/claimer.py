@@ -1,13 +1,15 @@
-"""Claims: takes as many ready runs as there are free slots, queue by queue in the pool's order.
+"""Claims: takes as many ready runs as there are free slots, the queues in turn.
 
 It claims when a notification says that something became ready, when a slot comes free that the last claim left
 hungry, and every poll interval as the truth behind both. One claim at a time, so slots that come free meanwhile make
-the next one larger. A claim whose answer is lost is found by the beats (rule R6).
+the next one larger. A claim whose answer is lost is found by the beats (rule R6). Where it takes from and what it
+remembers is decided in `floor`, how the slots divide among the queues in `turns`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -18,11 +20,13 @@ from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+from perdure.worker.floor import Floor, Next
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link, error_class
 from perdure.worker.machine import Instruction, Machine
 from perdure.worker.service import Service, backoff
 from perdure.worker.settings import WorkerSettings
+from perdure.worker.turns import Turns
 
 log = get_logger(__name__)
 
@@ -51,8 +55,12 @@ class Claimer(Service):
     ) -> None:
         super().__init__()
         self._settings = settings
-        self._worker_id = worker_id
-        self._manifest = tuple(manifest)
+        self._turns = Turns(settings.queues)
+        self._floors = {queue: Floor() for queue in settings.queues}
+        self._scopes = {
+            queue: store.Scope(worker_id, settings.namespace, settings.pool, queue, tuple(manifest), settings.version)
+            for queue in settings.queues
+        }
         self._machine = machine
         self._lease = lease
         self._link = link
@@ -69,6 +77,8 @@ class Claimer(Service):
 
     def wake(self) -> None:
         """Something became ready: claim now."""
+        for floor in self._floors.values():
+            floor.news()
         self._wake.set()
 
     def slot_freed(self) -> None:
@@ -105,7 +115,7 @@ class Claimer(Service):
                     # Notifications do not hurry a database that does not answer.
                     await asyncio.sleep(pause)
                     continue
-            await self._wait(pause)
+            await self._wait(min(pause, self._look_in()))
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -114,43 +124,74 @@ class Claimer(Service):
         except TimeoutError:
             return
 
+    def _look_in(self) -> float:
+        """Seconds until a look that was put off may be made; for ever when none was, or there is no room for runs."""
+        if self._machine.free <= 0:
+            return math.inf
+        now = time.monotonic()
+        return min(
+            (wait for each in self._floors.values() if (wait := each.look_in(now)) is not None), default=math.inf
+        )
+
     async def _round(self) -> None:
-        """Fill the free slots from the queues, in their order."""
+        """Fill the free slots: as many of each queue as there are, in turns, until none has any more."""
         self._hungry = False
-        for queue in self._settings.queues:
-            while not self._quiet:
-                free = self._machine.free
-                if free <= 0:
+        for floor in self._floors.values():
+            floor.begin()
+        queues = self._turns.order()
+        while queues:
+            share = self._turns.share(self._machine.free, len(queues))
+            left = []
+            for queue in queues:
+                limit = min(share, self._machine.free, MAX_CLAIM)
+                if limit <= 0:
                     self._hungry = True
                     return
-                limit = min(free, MAX_CLAIM)
-                if await self._claim(queue, limit) < limit:
-                    break
+                if self._quiet:
+                    return
+                if await self._fill(queue, limit):
+                    left.append(queue)
+            queues = left
 
-    async def _claim(self, queue: str, limit: int) -> int:
+    async def _fill(self, queue: str, wanted: int) -> bool:
+        """Claim so many runs of one queue, if it has them; whether it may have more."""
+        floor = self._floors[queue]
+        got = 0
+        while got < wanted and not self._quiet:
+            match floor.next(time.monotonic()):
+                case Next.NOTHING:
+                    return False
+                case Next.LOOK:
+                    await self._look(queue, floor)
+                case Next.TAKE:
+                    got += await self._claim(queue, floor, wanted - got)
+        return got >= wanted
+
+    async def _look(self, queue: str, floor: Floor) -> None:
         started = time.monotonic()
+        found = await self._link.call(store.look, self._scopes[queue], floor.served_last)
+        ended = time.monotonic()
+        floor.found(found, ended, ended - started)
+
+    async def _claim(self, queue: str, floor: Floor, wanted: int) -> int:
+        started = time.monotonic()
+        ranges, asked = floor.offer(wanted)
         self._machine.claim_sent()
         self._idle.clear()
         try:
-            runs = await self._link.call(
-                store.claim,
-                worker_id=self._worker_id,
-                namespace=self._settings.namespace,
-                pool=self._settings.pool,
-                queue=queue,
-                manifest=self._manifest,
-                version=self._settings.version,
-                limit=limit,
-            )
+            taken = await self._link.call(store.take, self._scopes[queue], ranges, asked)
         except BaseException:
             self._machine.claim_failed()
             raise
         else:
+            floor.took(taken, asked)
+            if taken.runs:
+                self._turns.served(queue)
             self._metrics.observe(names.CLAIM_SECONDS, time.monotonic() - started)
-            self._arrived(queue, runs)
+            self._arrived(queue, taken.runs)
         finally:
             self._idle.set()
-        return len(runs)
+        return len(taken.runs)
 
     def _arrived(self, queue: str, runs: Sequence[ClaimedRun]) -> None:
         if runs:
