@@ -115,6 +115,15 @@ def test_a_run_goes_on_after_its_worker_was_killed(dev: Dev, folder: Path) -> No
     assert effects(folder) == {"a": 1, "b": 2, "c": 1}
 
 
+def test_the_hook_of_the_pool_runs_before_the_first_run(dev: Dev, folder: Path) -> None:
+    (folder / "dev_hook.py").write_text("import os\n\ndef start() -> None:\n    os.chdir('effects')\n")
+    spec = {**POOL["spec"], "bootstrap": "dev_hook:start"}
+    (folder / "pool.yaml").write_text(yaml.safe_dump({**POOL, "spec": spec}))
+    done = dev({"workflow": "t.quick", "input": {"folder": "."}})
+    assert done.returncode == 0, done.stderr
+    assert effects(folder) == {"a": 1}
+
+
 def test_a_failed_run_ends_with_code_1_and_the_error(dev: Dev) -> None:
     done = dev({"workflow": "t.failing", "maxRunAttempts": 1})
     assert done.returncode == 1

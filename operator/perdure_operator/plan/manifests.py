@@ -55,12 +55,13 @@ class WorkerDefaults:
 
 
 def version_of(spec: WorkerPoolSpec) -> str:
-    """Name of the code that the pool runs: a hash of the pod template and the modules.
+    """Name of the code that the pool runs: a hash of the pod template, the modules and the bootstrap hook.
 
     Slots, queues and what this operator adds are no part of it: they change how a version is run, not what a run
     replays, so they roll out in place and runs keep their version.
     """
-    return _digest({"template": spec.template, "modules": spec.modules})[:VERSION_LENGTH]
+    hook = {} if spec.bootstrap is None else {"bootstrap": spec.bootstrap}
+    return _digest({"template": spec.template, "modules": spec.modules, **hook})[:VERSION_LENGTH]
 
 
 def deployment_name(pool: str, version: str) -> str:
@@ -138,6 +139,7 @@ def _ours(pool: WorkerPoolResource, version: str, defaults: WorkerDefaults) -> l
         {"name": "PERDURE_POOL", "value": pool.metadata.name},
         {"name": "PERDURE_VERSION", "value": version},
         {"name": "PERDURE_MODULES", "value": ",".join(pool.spec.modules)},
+        *([] if pool.spec.bootstrap is None else [{"name": "PERDURE_BOOTSTRAP", "value": pool.spec.bootstrap}]),
         {"name": "PERDURE_QUEUES", "value": ",".join(pool.spec.queues)},
         {"name": "PERDURE_SLOTS", "value": str(pool.spec.slots)},
         {"name": "PERDURE_LEASE_SECONDS", "value": f"{defaults.lease_seconds:g}"},

@@ -134,6 +134,19 @@ def test_what_a_template_says_stays_except_where_runs_depend_on_it() -> None:
     assert "env" not in spec["containers"][1]
 
 
+def test_the_hook_of_the_pool_is_set_and_one_of_the_template_only_without_it() -> None:
+    template = copy.deepcopy(USERS)
+    template["spec"]["containers"][0]["env"].append({"name": "PERDURE_BOOTSTRAP", "value": "own:start"})
+    assert env(deployment(pool(template=template), DEFAULTS))["PERDURE_BOOTSTRAP"] == "own:start"
+    hooked = deployment(pool(template=template, bootstrap="shop.app:start"), DEFAULTS)
+    assert env(hooked)["PERDURE_BOOTSTRAP"] == "shop.app:start"
+    assert "PERDURE_BOOTSTRAP" not in env(deployment(pool(), DEFAULTS))
+
+
+def test_a_pool_without_a_hook_keeps_the_version_that_it_had_before_there_were_hooks() -> None:
+    assert version_of(pool().spec) == "c7ceb80a"
+
+
 def test_the_pool_names_its_own_database() -> None:
     manifest = deployment(pool(database={"secretName": "mine", "key": "url"}), DEFAULTS)
     assert env(manifest)["PERDURE_DATABASE_URL"] == {"secretKeyRef": {"name": "mine", "key": "url"}}
@@ -153,6 +166,7 @@ OTHER_IMAGE = {"spec": {"containers": [{"name": "app", "image": "shop:2"}]}}
     [
         ({"template": OTHER_IMAGE}, True),
         ({"modules": ["shop.flows", "shop.more"]}, True),
+        ({"bootstrap": "shop.app:start"}, True),
         ({"slots": 9}, False),
         ({"queues": ["other"]}, False),
         ({"scaling": {"max": 3}}, False),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from perdure.telemetry.logs import configure, get_logger, redact_text
+from perdure.telemetry.logs import configure, get_logger, leave_to_application, left_without_handlers, redact_text
 
 URL = "postgresql://perdure:s3cr:t/@db.example:5432/perdure?sslmode=require"
 
@@ -100,3 +100,50 @@ def test_a_terminal_gets_readable_text() -> None:
         structlog.reset_defaults()
     assert "claimed" in target.getvalue()
     assert not target.getvalue().startswith("{")
+
+
+class Kept(logging.Handler):
+    """An application's handler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def test_an_application_gets_records_of_the_standard_library(stream: io.StringIO) -> None:
+    logger = get_logger("perdure.x")
+    logger.info("before")
+    leave_to_application()
+    assert left_without_handlers()
+    kept = Kept()
+    logging.getLogger().addHandler(kept)
+    assert not left_without_handlers()
+    try:
+        raise LookupError("gone")
+    except LookupError:
+        logger.error("at %s 100%%", URL, run_id="r1", name="n", password="p", input="{}", exc_info=True)
+    assert [line["message"] for line in lines(stream)] == ["before"]
+    (record,) = kept.records
+    assert (record.name, record.levelno) == ("perdure.x", logging.ERROR)
+    assert record.exc_info is not None and record.exc_info[0] is LookupError
+    fields = vars(record)
+    assert (fields["run_id"], fields["name_"], fields["password"], fields["input"]) == (
+        "r1",
+        "n",
+        "***",
+        "<2 characters>",
+    )
+    assert "s3cr" not in record.getMessage()
+    assert "timestamp" not in fields and "level" not in fields
+
+
+def test_configuring_again_takes_records_back(stream: io.StringIO) -> None:
+    leave_to_application()
+    again = io.StringIO()
+    configure("info", stream=again)
+    get_logger("perdure.x").info("back")
+    assert not left_without_handlers()
+    assert [line["message"] for line in lines(again)] == ["back"]

@@ -24,6 +24,7 @@ class WorkerSettings:
 
     database_url: str
     modules: Sequence[str]
+    bootstrap: str | None
     paths: Sequence[Path]
     namespace: str
     pool: str
@@ -96,6 +97,7 @@ def environment(settings: WorkerSettings, name: str, pod_uid: str) -> Mapping[st
     return {
         "PERDURE_DATABASE_URL": settings.database_url,
         "PERDURE_MODULES": ",".join(settings.modules),
+        **({} if settings.bootstrap is None else {"PERDURE_BOOTSTRAP": settings.bootstrap}),
         "PERDURE_NAMESPACE": settings.namespace,
         "PERDURE_POOL": settings.pool,
         "PERDURE_VERSION": "dev",

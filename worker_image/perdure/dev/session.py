@@ -158,6 +158,8 @@ class _Session:
             WorkerSettings(
                 database_url=url,
                 modules=modules,
+                # With the pool's modules its hook; with others that of the environment, if there is one.
+                bootstrap=found.spec.bootstrap if found and not self._options.modules else None,
                 paths=documents.module_paths(self._options.target, self._options.paths),
                 namespace=key[0],
                 pool=key[1],

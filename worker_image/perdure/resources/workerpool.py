@@ -44,6 +44,7 @@ MAX_REPLICAS = 1000
 """Most pods of a pool: each holds up to eight connections, and Postgres ends long before this."""
 
 MODULE_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
+HOOK_PATTERN = f"{MODULE_PATTERN[:-1]}:{MODULE_PATTERN[1:]}"
 MIN_MAX_RULE = "!has(self.min) || !has(self.max) || self.min <= self.max"
 """With has(): the API server checks the default `{}` before the defaults inside it are filled in."""
 
@@ -129,6 +130,12 @@ class WorkerPoolSpec(Model):
     ] = Field(
         description="Python modules that register workflows and steps, imported in this order when a worker starts, "
         "for example orders.flows."
+    )
+    bootstrap: Annotated[str, Field(min_length=3, max_length=253, pattern=HOOK_PATTERN)] | None = Field(
+        default=None,
+        description="Function module:function of the image, for example orders.app:start, that sets up the application "
+        "(logging, pools, containers) in each worker after the modules are imported and before it takes its first "
+        "run. It may be async, or return a context manager, which is left when the worker stops. Part of the version.",
     )
     queues: Annotated[list[Label], Field(min_length=1, max_length=MAX_QUEUES), UNIQUE, Kube(unique())] = Field(
         default_factory=lambda: ["default"],
