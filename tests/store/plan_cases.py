@@ -132,7 +132,7 @@ CASES = [
     case("worker_give_back", ["w0001", OWNED, [1] * len(OWNED)], "workflows_pkey", 20),
     case("worker_terminate", ["nobody"], "", 100),
     case("worker_forget", [3600.0, 100], "workflows_owned", 1000),
-    case("sweep_wake", [100], "workflows_wake workflows_pkey", 350),
+    case("sweep_wake", [100, 500, 2], "workflows_wake workflows_ready workflows_pkey", 850),
     case("sweep_retry_lock", [100], "workflows_retry", 120),
     case("sweep_retry_steps", [["p000040", "p000080"]], "workflow_steps_pkey", 20),
     case("sweep_retry", [["p000040", "p000080"]], "workflows_pkey", 5),

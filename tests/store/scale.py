@@ -5,6 +5,7 @@ from typing import Any
 import asyncpg
 
 FINISHED, READY, WORKERS, RUNNING_EACH, WAITING, MANY, STEPS_EACH = 100_000, 100_000, 50, 4, 2_000, 400, 3
+SLEEPING = 100_000
 
 SEED = f"""
 INSERT INTO perdure.workers (id, namespace, pool, pod, pod_uid, version, queues, manifest, slots, state, lease_until,
@@ -56,6 +57,13 @@ SELECT 'p' || lpad(n::text, 6, '0'), 'ns', 'parked-' || n, 'x', '{{workflow:x}}'
        now() + (n - 500) * interval '1 minute', '{{"kind": "RetryBackoff"}}', now(), n % 40 = 0
   FROM generate_series(1, {WAITING}) n;
 
+-- Asleep, in a pool of their own that has nothing ready; one in five hundred is due.
+INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
+                               started_at, wake_at, waiting_for, waiting_since)
+SELECT 's' || lpad(n::text, 6, '0'), 'ns', 'asleep-' || n, 'x', '{{workflow:x}}', 'sleepy', 'default', 100, 'v1', 40, 0,
+       now(), now() + CASE WHEN n % 500 = 0 THEN -n ELSE n END * interval '1 second', '{{"kind": "Sleep"}}', now()
+  FROM generate_series(1, {SLEEPING}) n;
+
 INSERT INTO perdure.workflow_payloads (workflow_id, input, output)
 SELECT id, '{{"order": 1}}', CASE WHEN status = 50 THEN '"done"' END FROM perdure.workflows;
 INSERT INTO perdure.workflow_steps (workflow_id, step_index, name, status, fence, seq, started_fence, started_seq,
@@ -75,7 +83,7 @@ SELECT format('DROP INDEX perdure.%I', i.indexname) AS drop, i.indexdef AS creat
 
 
 async def seed(url: str) -> None:
-    """Fill a migrated database: about 200,000 runs and 400,000 steps. Indexes come last, in half the time."""
+    """Fill a migrated database: about 300,000 runs and 400,000 steps. Indexes come last, in half the time."""
     connection: asyncpg.Connection[Any] = await asyncpg.connect(url)
     try:
         await connection.execute("SET synchronous_commit = off; SET maintenance_work_mem = '128MB'")

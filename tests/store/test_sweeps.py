@@ -10,6 +10,7 @@ from perdure.store.sweeps import Overdue
 from tests.store.builders import (
     Connection,
     add_run,
+    add_worker,
     claim,
     claimed,
     failure,
@@ -64,6 +65,72 @@ async def test_wakes_are_bounded_and_skip_what_others_hold(conn: Connection, pg_
         assert len(await sweeps.wake_due(conn, 2)) == 2
         assert len(await sweeps.wake_due(conn, 2)) == 1
     assert len(await sweeps.wake_due(conn, 2)) == 1
+
+
+async def parked(conn: Connection, count: int, pool: str = "default") -> None:
+    for n in range(count):
+        run = await claimed_in(conn, f"{pool}-{n}", pool)
+        await write(conn, run, ending=Parked(WaitingFor("Sleep"), -float(10 - n)))
+
+
+async def claimed_in(conn: Connection, run_id: str, pool: str) -> ClaimedRun:
+    await add_run(conn, run_id, pool=pool)
+    [run] = await claim(conn, pool=pool)
+    return run
+
+
+async def test_a_woken_run_takes_its_place_at_the_end_of_the_queue(conn: Connection) -> None:
+    run = await claimed(conn)
+    await write(conn, run, ending=Parked(WaitingFor("Sleep"), -1.0))
+    await add_run(conn, "r2")
+    await let_time_pass(conn, "run_at", 10, "r1")
+
+    await sweeps.wake_due(conn, 10)
+
+    assert [each.id for each in await claim(conn)] == ["r2", "r1"]
+
+
+async def test_no_more_are_woken_than_the_pool_has_room_for_but_a_few_in_any_case(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "READY_ROOM", 5)
+    monkeypatch.setattr(sweeps, "WOKEN_ANYWAY", 1)
+    await add_worker(conn)
+    await parked(conn, 8)
+    await add_run(conn, "fresh")
+
+    assert len(await sweeps.wake_due(conn, 10)) == 4
+    assert len(await sweeps.wake_due(conn, 10)) == 1
+    assert len(await sweeps.wake_due(conn, 10)) == 1
+    assert len(await claim(conn)) == 7
+    assert len(await sweeps.wake_due(conn, 10)) == 2
+    assert await sweeps.wake_due(conn, 10) == []
+
+
+async def test_a_pool_without_room_does_not_hold_up_another(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "READY_ROOM", 3)
+    monkeypatch.setattr(sweeps, "WOKEN_ANYWAY", 0)
+    await add_worker(conn)
+    await parked(conn, 5, "a")
+    await parked(conn, 2, "b")
+    for n in range(3):
+        await add_run(conn, f"ready-{n}", pool="a")
+
+    assert await sweeps.wake_due(conn, 10) == [("ns", "b")] * 2
+
+
+async def test_a_suspended_sleeper_wakes_and_is_not_counted_as_ready(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "READY_ROOM", 1)
+    monkeypatch.setattr(sweeps, "WOKEN_ANYWAY", 0)
+    await add_worker(conn)
+    await parked(conn, 2)
+    await conn.execute("UPDATE perdure.workflows SET suspended = true WHERE id = 'default-0'")
+
+    assert len(await sweeps.wake_due(conn, 10)) == 1
+    assert len(await sweeps.wake_due(conn, 10)) == 1
+    assert [each.id for each in await claim(conn)] == ["default-1"]
 
 
 async def retried(conn: Connection, run: ClaimedRun) -> ClaimedRun:

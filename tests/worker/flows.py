@@ -229,3 +229,20 @@ async def suspended_body(name: str) -> str:
 async def fails_after_a_step(message: str) -> None:
     await note("once")
     await failing(message)
+
+
+@perdure.workflow(name="t.naps")
+async def naps(seconds: float) -> None:
+    await note("before")
+    await perdure.sleep(seconds)
+    await note("after")
+
+
+@perdure.workflow(name="t.dozes")
+async def dozes(seconds: float) -> None:
+    await perdure.sleep(seconds)
+
+
+@perdure.workflow(name="t.naps_beside")
+async def naps_beside(seconds: float, name: str) -> None:
+    await asyncio.gather(perdure.sleep(seconds), gated("at", name))

@@ -96,6 +96,18 @@ class UnknownStep(PerdureError):
     code = "PRD-305"
 
 
+class NotInWorkflow(PerdureError):
+    """A durable call (`perdure.sleep`, `send`, `recv` …) was made outside the body of a run."""
+
+    code = "PRD-311"
+
+
+class InsideStep(PerdureError):
+    """A call that is refused inside a step: a step is a leaf, nothing in it is recorded."""
+
+    code = "PRD-312"
+
+
 class EncodingFailed(PerdureError):
     """A value cannot be written as JSON, or cannot be stored (NUL, lone surrogate, NaN, too large)."""
 

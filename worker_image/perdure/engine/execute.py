@@ -16,9 +16,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from enum import Enum, auto
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from perdure.engine.bodies import run_in_thread
+from perdure.engine.calls.calls import Calls, DurableCall, Kind, input_of
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import describe, step_of
 from perdure.engine.history import History, MoreHistory
@@ -42,6 +43,8 @@ from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismat
 from perdure.model.rows import ClaimedRun
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 UNWIND_SECONDS = 2.0
 """How long the `finally` blocks of a stopped body may take before it is cancelled again, and then abandoned: enough
@@ -105,6 +108,7 @@ class Execution:
         self._late_calls = 0
         self._unawaited: dict[int, str] = {}
         self._steps = Steps(self, History(run.steps, more_history), log, threads, park_after)
+        self._calls = Calls(self, self._steps, log)
 
     @property
     def steps_in_progress(self) -> int:
@@ -209,6 +213,21 @@ class Execution:
             self._late_calls += 1
         self._unawaited[index] = definition.name
         return PendingStep(scope, definition, args, kwargs, definition.name, index, text)
+
+    def build(self, scope: Scope, kind: Kind[R]) -> DurableCall[R]:
+        """Build a durable call that is no step at the next index. Raises `EncodingFailed`, and then takes none."""
+        text = input_of(kind)
+        index = self._next_index
+        self._next_index = index + 1
+        if self.stopping:
+            self._late_calls += 1
+        self._unawaited[index] = kind.name
+        return DurableCall(scope, kind, index, text)
+
+    def perform_call(self, call: DurableCall[R]) -> Coroutine[Any, Any, R]:
+        """Replay or carry out a durable call of this run that is no step."""
+        self._unawaited.pop(call.step_id or 0, None)
+        return self._calls.perform(call)
 
     def perform(self, call: PendingStep[Any]) -> Coroutine[Any, Any, Any]:
         """Replay or run a step call of this run."""

@@ -1,4 +1,5 @@
-"""A step call that has taken its place in the run but has not begun: what calling a step returns.
+"""A durable call that has taken its place in the run but has not begun: what calling a step
+returns, and `perdure.sleep` and its like.
 
 The index is taken when the call is built, not when it is awaited, so that `asyncio.gather` of calls built in a fixed
 order is deterministic in whatever order they end. A call that is built and never awaited has used its index.
@@ -6,6 +7,7 @@ order is deterministic in whatever order they end. A call that is built and neve
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,39 +17,36 @@ from perdure.engine.transaction import run_plainly
 from perdure.errors import StepBuiltElsewhere
 
 if TYPE_CHECKING:
+    from perdure.engine.execute import Execution
     from perdure.engine.registry import StepDefinition
 
 R = TypeVar("R")
 
 
-class PendingStep(Coroutine[Any, Any, R], Generic[R]):
+class PendingCall(Coroutine[Any, Any, R], Generic[R]):
     """Awaitable once, in the run or the step in which it was built; elsewhere it raises `StepBuiltElsewhere`.
 
     `step_id` is the index that it took, None when nothing is recorded: outside a run, and inside another step.
     To asyncio it is a coroutine, so that `asyncio.create_task` and `TaskGroup.create_task` take it as it is.
     """
 
-    __slots__ = ("_coroutine", "_scope", "_used", "args", "definition", "input", "kwargs", "name", "step_id")
+    __slots__ = ("_coroutine", "_scope", "_used", "input", "name", "step_id")
 
-    def __init__(
-        self,
-        scope: Scope | None,
-        definition: StepDefinition,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        name: str,
-        step_id: int | None = None,
-        input_text: str = "",
-    ) -> None:
+    def __init__(self, scope: Scope | None, name: str, step_id: int | None, input_text: str) -> None:
         self._scope = scope
-        self.definition = definition
-        self.args = args
-        self.kwargs = kwargs
         self.name = name
         self.step_id = step_id
         self.input = input_text
         self._used = False
         self._coroutine: Coroutine[Any, Any, R] | None = None
+
+    @abstractmethod
+    def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
+        """Replay or do it, at its index."""
+
+    @abstractmethod
+    def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
+        """Do it where nothing is recorded."""
 
     def __await__(self) -> Generator[Any, Any, R]:
         return self._begin().__await__()
@@ -81,7 +80,7 @@ class PendingStep(Coroutine[Any, Any, R], Generic[R]):
 
     def _begin(self) -> Coroutine[Any, Any, R]:
         if self._used:
-            raise RuntimeError(f"the call of step {self.name} was awaited before; call the step again")
+            raise RuntimeError(f"the call of step {self.name} was awaited before; call it again")
         self._used = True
         scope = self._scope
         if current_scope.get() is not scope:
@@ -90,9 +89,36 @@ class PendingStep(Coroutine[Any, Any, R], Generic[R]):
                 "build a step call where it is awaited"
             )
         if self.step_id is None:
-            return _plain(scope, self)
+            return self._plainly(scope)
         assert scope is not None
-        return scope.execution.perform(self)
+        return self._durably(scope.execution)
+
+
+class PendingStep(PendingCall[R]):
+    """The call of a registered step."""
+
+    __slots__ = ("args", "definition", "kwargs")
+
+    def __init__(
+        self,
+        scope: Scope | None,
+        definition: StepDefinition,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        step_id: int | None = None,
+        input_text: str = "",
+    ) -> None:
+        super().__init__(scope, name, step_id, input_text)
+        self.definition = definition
+        self.args = args
+        self.kwargs = kwargs
+
+    def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
+        return execution.perform(self)
+
+    def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
+        return _plain(scope, self)
 
 
 async def _plain(scope: Scope | None, call: PendingStep[Any]) -> Any:

@@ -12,14 +12,14 @@ from collections.abc import Awaitable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from perdure.engine.backoff import Backoffs
+from perdure.engine.backoff import Backoffs, retry
 from perdure.engine.bodies import ThreadsGone, run_body, run_in_thread
 from perdure.engine.context import Scope, current_scope
-from perdure.engine.decide import Diverged, GiveUp, Raise, RetryIn, Return, Run, Wait, after_failure, decide
+from perdure.engine.decide import Decision, Diverged, GiveUp, Raise, RetryIn, Return, Run, Wait, after_failure, decide
 from perdure.engine.failures import NONE, Failures, describe, rebuild
 from perdure.engine.history import History
 from perdure.engine.log import StepLog
-from perdure.engine.pending import PendingStep
+from perdure.engine.pending import PendingCall, PendingStep
 from perdure.engine.registry import StepOptions
 from perdure.engine.transaction import Connection, commit_with_step
 from perdure.errors import (
@@ -32,7 +32,7 @@ from perdure.errors import (
     TransactionMisused,
 )
 from perdure.model.outcome import Mismatch
-from perdure.model.rows import StepWrite
+from perdure.model.rows import RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
@@ -84,6 +84,25 @@ class Steps:
             if self._run.stopping:
                 raise self._run.signal() from None
             raise
+
+    async def look_up(self, call: PendingCall[Any]) -> tuple[RecordedStep | None, Decision]:
+        """What is recorded at the index of a call, and what to do; never `Diverged`, which ends the body here."""
+        if self._run.stopping:
+            await self._run.refuse()
+        assert call.step_id is not None
+        if not self._history.knows(call.step_id):
+            await self._read_history(call.step_id)
+        recorded = self._history.take(call.step_id)
+        decision = decide(recorded, call.name, call.input)
+        if isinstance(decision, Diverged):
+            self._run.abort(Mismatch(decision.error), decision.error.message)
+            raise self._run.signal()
+        return recorded, decision
+
+    def next_seq(self) -> int:
+        """The number of the run's next write."""
+        self._seq += 1
+        return self._seq
 
     async def _until_outcome(self, call: PendingStep[Any], index: int, failures: Failures) -> Any:
         """Attempts, until one succeeds or none is left."""
@@ -257,7 +276,7 @@ class Steps:
 
     async def _wait(self, call: PendingStep[Any], failures: Failures, seconds: float) -> None:
         if seconds > 0:
-            await self.backoffs.wait(call.name, failures.count, seconds)
+            await self.backoffs.wait(retry(call.name, failures.count, seconds))
         if self._run.stopping:
             raise self._run.signal()
 

@@ -11,6 +11,10 @@ FIELDS = ("type", "message", "code", "step", "raised")
 """Keys of a stored error record, in the order in which they are written."""
 
 
+NO_WAKE = -1
+"""See `Parked`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
     """A failure as it is stored and shown: class name, message, our stable code when it has one.
@@ -71,10 +75,16 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The run gives its slot back and waits. `wake_in` is seconds from the commit, None = until woken."""
+    """The run gives its slot back and waits. `wake_in` is seconds from the commit, None = until woken.
+
+    `wake_seq` is the run's count of wakes when what it waits for was last looked for and not there: if there was
+    another wake since, the run becomes claimable instead (rule R7). None: as the claim saw it; `NO_WAKE`: it waits for
+    a time alone, so no wake is missed.
+    """
 
     waiting_for: WaitingFor
     wake_in: float | None
+    wake_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,14 @@ def step_requirement(name: str) -> str:
 class WaitingFor:
     """What a run waits for: `kind` is a stable reason (`RetryBackoff`, `NoWorkerPool`, `PoolNotReady`,
     `UnknownWorkflow`, `NoFreeSlot`, `Suspended` …), `name` the thing, `until` an instant if there is one,
-    `message` a sentence for people that says what to do."""
+    `message` a sentence for people that says what to do. `on`: the keys under which a parked run is woken before
+    its time (`model.calls`)."""
 
     kind: str
     name: str = ""
     message: str = ""
     until: datetime | None = None
+    on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,8 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """Counts over all recorded steps of a run, also of those that the projection leaves out."""
+    """Counts over all recorded steps of a run, also of those that the projection leaves out. `retrying` are all that
+    wait, calls that wait for something else than their next attempt among them."""
 
     succeeded: int = 0
     failed: int = 0

@@ -33,6 +33,8 @@ class StepStatus(IntEnum):
     """Status of a step, as stored in `workflow_steps.status`. `>= FINAL_FROM` never changes again."""
 
     RUNNING = 10
+    WAITING = 15
+    """A call that waits for a time, a message, an event or another run; no body of it runs."""
     RETRYING = 20
     SUCCEEDED = 30
     FAILED = 40

@@ -106,6 +106,10 @@ class WaitKind(StrEnum):
     UNKNOWN_STEP = "UnknownStep"
     RETRY_BACKOFF = "RetryBackoff"
     RUN_RETRY = "RunRetry"
+    SLEEP = "Sleep"
+    MESSAGE = "Message"
+    EVENT = "Event"
+    CHILD = "Child"
     SUSPENDED = "Suspended"
 
 
@@ -121,6 +125,10 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
     WaitKind.UNKNOWN_STEP: "No live worker of the pool has a step of that name registered.",
     WaitKind.RETRY_BACKOFF: "A step failed and is tried again at the given time.",
     WaitKind.RUN_RETRY: "Its replay did not match or its body failed; it is tried again at the given time.",
+    WaitKind.SLEEP: "The body sleeps until the given time.",
+    WaitKind.MESSAGE: "The body waits for a message; with a time, no longer than that.",
+    WaitKind.EVENT: "The body waits for an event of a run; with a time, no longer than that.",
+    WaitKind.CHILD: "The body waits for the end of another run.",
     WaitKind.SUSPENDED: "`spec.suspend` is true.",
 }
 

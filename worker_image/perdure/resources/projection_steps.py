@@ -93,6 +93,8 @@ def _recorded(step: StepView, run: RunStatus, *, with_output: bool) -> _Entry:
     }
     if step.status == StepStatus.RETRYING and step.wake_at is not None and not run.finished:
         fields["waitingFor"] = f"retry at {clock_time(step.wake_at, step.started_at)}"
+    if step.status == StepStatus.WAITING and step.wake_at is not None and not run.finished:
+        fields["waitingFor"] = f"until {clock_time(step.wake_at, step.started_at)}"
     fields = {key: value for key, value in fields.items() if value is not None}
     live = step.status != StepStatus.SUCCEEDED
     entry = _Entry(rank=(LIVE if live else DONE, -step.index), fields=fields)
@@ -132,9 +134,9 @@ def _phase(status: StepStatus, run: RunStatus) -> str:
             return "Failed"
         case StepStatus.RUNNING if run != RunStatus.RUNNING:
             return "Interrupted"
-        case StepStatus.RETRYING if run.finished:
+        case StepStatus.RETRYING | StepStatus.WAITING if run.finished:
             return "Interrupted"
         case StepStatus.RUNNING:
             return "Running"
-        case StepStatus.RETRYING:
+        case StepStatus.RETRYING | StepStatus.WAITING:
             return "Waiting"

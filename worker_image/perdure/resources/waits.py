@@ -4,8 +4,10 @@ that is invariant 4, and what users ask first. Pure; used by the projection."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from perdure.model.calls import CallName
 from perdure.model.rows import RunView, StepView, WaitingFor
 from perdure.model.states import RunStatus, StepStatus
 from perdure.resources.conditions import WaitKind
@@ -25,11 +27,15 @@ PHRASES: dict[str, str] = {
     WaitKind.UNKNOWN_STEP: "a worker that knows step {name}",
     WaitKind.RETRY_BACKOFF: "retry of {name}",
     WaitKind.RUN_RETRY: "retry of the run",
+    WaitKind.SLEEP: "the end of its sleep",
+    WaitKind.MESSAGE: "a message {name}",
+    WaitKind.EVENT: "event {name}",
+    WaitKind.CHILD: "run {name}",
     WaitKind.SUSPENDED: "resume",
 }
 """Phrase for the column, by kind; other kinds are shown as kind and name."""
 
-TIMED = frozenset({WaitKind.RETRY_BACKOFF, WaitKind.RUN_RETRY})
+TIMED = frozenset({WaitKind.RETRY_BACKOFF, WaitKind.RUN_RETRY, WaitKind.SLEEP})
 """Kinds that are over when their time comes: their instant is a point, not a limit, and a run that has been woken
 does not wait for them any more."""
 
@@ -39,7 +45,7 @@ def what_it_waits_for(run: RunView, steps: Sequence[StepView]) -> WaitingFor | N
     if run.status.finished:
         return None
     if run.status == RunStatus.RUNNING:
-        return _next_attempt(steps)
+        return _in_memory(steps)
     if run.suspended and run.cancel_mode is None:
         return WaitingFor(WaitKind.SUSPENDED, message="spec.suspend is true; set it to false and the run goes on")
     stored = run.waiting_for
@@ -48,21 +54,33 @@ def what_it_waits_for(run: RunView, steps: Sequence[StepView]) -> WaitingFor | N
     if run.status == RunStatus.DELAYED:
         message = "the run failed in a way that is tried again; status.error has the message"
         return WaitingFor(WaitKind.RUN_RETRY, until=run.wake_at, message=message)
-    return (_next_attempt(steps) if run.status == RunStatus.WAITING else None) or WaitingFor(
+    return (_in_memory(steps) if run.status == RunStatus.WAITING else None) or WaitingFor(
         WaitKind.FREE_WORKER,
         name=run.pool,
         message=f"ready to run: the next worker of pool {run.pool} with a free slot takes it",
     )
 
 
-def _next_attempt(steps: Sequence[StepView]) -> WaitingFor | None:
-    """The earliest retry, if retries are all that the run has in progress."""
+_CALLS = {
+    CallName.SLEEP: WaitingFor(WaitKind.SLEEP, message="the body sleeps"),
+    CallName.RECV: WaitingFor(WaitKind.MESSAGE, message="the body waits for a message"),
+    CallName.GET_EVENT: WaitingFor(WaitKind.EVENT, message="the body waits for an event"),
+    CallName.RESULT: WaitingFor(WaitKind.CHILD, message="the body waits for the end of another run"),
+}
+"""What a call waits for that is so by its row alone; once the run is parked, the run's row says it exactly."""
+
+
+def _in_memory(steps: Sequence[StepView]) -> WaitingFor | None:
+    """What is over first, if waits are all that the run has in progress."""
     if any(step.status == StepStatus.RUNNING for step in steps):
         return None
-    retrying = [step for step in steps if step.status == StepStatus.RETRYING and step.wake_at is not None]
-    if not retrying:
+    retries = [step for step in steps if step.status == StepStatus.RETRYING and step.wake_at is not None]
+    waits = [step for step in steps if step.status == StepStatus.WAITING and step.name in _CALLS]
+    if not retries and not waits:
         return None
-    step = min(retrying, key=lambda step: (step.wake_at or step.started_at, step.index))
+    step = min(retries + waits, key=lambda step: (step.wake_at is None, step.wake_at or step.started_at, step.index))
+    if step.status == StepStatus.WAITING:
+        return replace(_CALLS[CallName(step.name)], until=step.wake_at)
     return WaitingFor(
         WaitKind.RETRY_BACKOFF,
         name=step.name,

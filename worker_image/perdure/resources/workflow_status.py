@@ -34,8 +34,9 @@ class StepStatus(Model):
         ge=0, description="Place of the step in the recorded history, or of one not started in spec.steps; from 0."
     )
     phase: Literal["Pending", "Running", "Waiting", "Succeeded", "Failed", "Interrupted", "NotRun"] = Field(
-        description="Pending, Running, Waiting (for its next attempt), Succeeded, Failed, Interrupted (was running "
-        "when its worker went or the run ended: it may have had effects); in a run that has ended also NotRun."
+        description="Pending, Running, Waiting (for its next attempt, or what it is about), Succeeded, Failed, "
+        "Interrupted (was running when its worker went or the run ended: it may have had effects); in a run that has "
+        "ended also NotRun."
     )
     attempts: int | None = Field(default=None, ge=0, description="Attempts so far, the present one included.")
     started_at: Timestamp | None = Field(default=None, description="Start of the first attempt.")

@@ -156,13 +156,19 @@ def _ending_columns(batch: Sequence[RunWrites]) -> tuple[list[Any], ...]:
         [run.run_id for run, _ in flat],
         [run.fence for run, _ in flat],
         [columns.kind for _, columns in flat],
-        [run.wake_seq for run, _ in flat],
+        [_wakes_seen(run) for run, _ in flat],
         [columns.output for _, columns in flat],
         [columns.error for _, columns in flat],
         [columns.waiting_for for _, columns in flat],
         [columns.wake_in for _, columns in flat],
         [columns.reason for _, columns in flat],
     )
+
+
+def _wakes_seen(run: RunWrites) -> int:
+    if isinstance(run.ending, Parked) and run.ending.wake_seq is not None:
+        return run.ending.wake_seq
+    return run.wake_seq
 
 
 def _columns_of(ending: Ending) -> _EndingColumns:

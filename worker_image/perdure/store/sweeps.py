@@ -13,6 +13,13 @@ import asyncpg
 from perdure.model.states import RunStatus
 from perdure.store.statements import sql
 
+READY_ROOM = 500
+"""Ready runs of a pool up to which sleepers are woken: a tenth of a second of a busy worker's time. A run that comes
+fresh never has more woken ones ahead of it."""
+
+WOKEN_ANYWAY = 2
+"""Runs woken of a pool in one statement however many are ready: whoever sleeps gets a place in the queue at last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
@@ -25,9 +32,10 @@ class Overdue:
 async def wake_due(connection: asyncpg.Connection[Any], limit: int) -> list[tuple[str, str]]:
     """Make runs claimable whose time has come; (namespace, pool) of each, so that workers can be notified.
 
-    As many as `limit` (of either kind) means that there may be more.
+    Of each pool at most `limit`, and of sleepers no more than bring its ready runs to `READY_ROOM`. None: nothing is
+    left that is due.
     """
-    woken = await connection.fetch(sql("sweep_wake"), limit)
+    woken = await connection.fetch(sql("sweep_wake"), limit, READY_ROOM, WOKEN_ANYWAY)
     retried: list[asyncpg.Record] = []
     # Looked at before a transaction is opened: retries of whole runs are rare.
     if await connection.fetch(sql("sweep_retry_lock"), limit):

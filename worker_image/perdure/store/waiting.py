@@ -22,13 +22,15 @@ def clean(text: str) -> str:
 
 def encode(waiting: WaitingFor) -> str:
     """JSON text for the column. Fields that are empty are left out, so that equal values are equal texts."""
-    fields: dict[str, str] = {"kind": clean(waiting.kind)}
+    fields: dict[str, str | list[str]] = {"kind": clean(waiting.kind)}
     if waiting.name:
         fields["name"] = clean(waiting.name)
     if waiting.message:
         fields["message"] = clean(waiting.message)
     if waiting.until is not None:
         fields["until"] = waiting.until.isoformat()
+    if waiting.on:
+        fields["on"] = list(waiting.on)
     return json.dumps(fields)
 
 
@@ -43,4 +45,5 @@ def decode(text: str | None) -> WaitingFor | None:
         name=fields.get("name", ""),
         message=fields.get("message", ""),
         until=None if until is None else datetime.fromisoformat(until),
+        on=tuple(fields.get("on", ())),
     )

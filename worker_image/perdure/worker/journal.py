@@ -167,7 +167,7 @@ class RunJournal:
 
     def _measure(self, write: StepWrite) -> None:
         started = self._started_at.pop(write.index, None)
-        if write.status is StepStatus.RUNNING:
+        if write.status not in _OUTCOMES:
             return
         meter = self._journal.meter(self.run.workflow, write.name)
         meter.count[write.status]()

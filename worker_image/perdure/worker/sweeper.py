@@ -35,6 +35,9 @@ EXPIRE_LIMIT = 20
 MOVE_LIMIT = 200
 """Runs moved, woken or cancelled in one statement: it holds their row locks for a few milliseconds."""
 
+WAKE_PAUSE = 0.05
+"""Seconds between statements that wake, while there is more to wake: the room they fill is claimed meanwhile."""
+
 MAX_REPEATS = 20
 """Statements of one kind in a round before the others have their turn."""
 
@@ -113,8 +116,9 @@ class Sweeper(Service):
             woken = await self._call(sweeps_store.wake_due, MOVE_LIMIT)
             for namespace, pool in set(woken):
                 self._ready(namespace, pool)
-            if len(woken) < MOVE_LIMIT:
+            if not woken:
                 return
+            await asyncio.sleep(WAKE_PAUSE)
 
     async def _cancel_overdue(self) -> None:
         for _ in range(MAX_REPEATS):

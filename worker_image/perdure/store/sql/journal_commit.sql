@@ -54,7 +54,8 @@ WITH own AS MATERIALIZED (
                WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $27::integer)
                                   THEN 20 ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
-               WHEN 'parked' THEN CASE WHEN own.wake_seq = x.wake_seq AND own.cancel_mode IS NULL THEN 40 ELSE 10 END
+               WHEN 'parked' THEN CASE WHEN (own.wake_seq = x.wake_seq OR x.wake_seq < 0) AND own.cancel_mode IS NULL
+                                  THEN 40 ELSE 10 END
                WHEN 'released' THEN 10
            END AS status,
            clock_timestamp() + make_interval(secs => CASE x.kind

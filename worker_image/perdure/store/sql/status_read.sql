@@ -20,7 +20,7 @@ SELECT w.id, w.namespace, w.name, w.workflow, w.pool, w.queue, w.version, w.stat
               count(*) FILTER (WHERE s.status = 30) AS succeeded,
               count(*) FILTER (WHERE s.status = 40) AS failed,
               count(*) FILTER (WHERE s.status = 10) AS running,
-              count(*) FILTER (WHERE s.status = 20) AS retrying
+              count(*) FILTER (WHERE s.status IN (15, 20)) AS retrying
          FROM perdure.workflow_steps s WHERE s.workflow_id = w.id) total
  CROSS JOIN LATERAL (
        SELECT array_agg(c.step_index ORDER BY c.step_index) AS indexes,

@@ -1,0 +1,1 @@
+"""Durable calls beside steps: sleeps, child runs, messages, events. Each takes its index when it is built."""
