@@ -3,9 +3,10 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from perdure.api import PreparedStart, step, transaction, workflow
+from perdure.api.calls import sleep
 from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
-from perdure.engine.pending import PendingStep
+from perdure.engine.pending import PendingCall, PendingStep
 from perdure.errors import (
     ClientClosed,
     ConfigurationError,
@@ -13,10 +14,12 @@ from perdure.errors import (
     ControlSignal,
     DecodingFailed,
     EncodingFailed,
+    InsideStep,
     InvalidArgument,
     MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
     NonExistentWorkflow,
+    NotInWorkflow,
     PayloadTooLarge,
     PerdureError,
     StepBuiltElsewhere,
@@ -48,11 +51,14 @@ __all__ = [
     "DecodingFailed",
     "EncodingFailed",
     "Handle",
+    "InsideStep",
     "InvalidArgument",
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
     "NonExistentWorkflow",
+    "NotInWorkflow",
     "PayloadTooLarge",
+    "PendingCall",
     "PendingStep",
     "PerdureError",
     "PreparedStart",
@@ -73,6 +79,7 @@ __all__ = [
     "__version__",
     "current",
     "is_active",
+    "sleep",
     "step",
     "transaction",
     "workflow",
