@@ -33,6 +33,7 @@ faults: venv ## random programs under faults, counted; FAULT_SECONDS=300 SEED=1
 generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write
 	@.venv/bin/python -m perdure.telemetry.reference docs/reference/metrics.md
+	@.venv/bin/python -m perdure_operator.reference docs/reference/settings.md
 
 golden: venv ## write the golden files of the chart and its table of values anew
 	@PERDURE_UPDATE_GOLDEN=1 .venv/bin/pytest tests/chart -q -k "golden or readme"

@@ -30,7 +30,7 @@ from perdure_operator.control.supervise import supervise
 from perdure_operator.control.watch import quieten
 from perdure_operator.kube.client import Client
 from perdure_operator.probes import STUCK_SECONDS, TRY_SECONDS, Health
-from perdure_operator.settings import OperatorSettings, load
+from perdure_operator.settings import OperatorSettings, load, strangers
 
 log = get_logger(__name__)
 
@@ -207,6 +207,8 @@ def main() -> int:
     configure(settings.log_level)
     if settings.log_level.upper() != "DEBUG":
         quieten()
+    for note in strangers():
+        log.warning("a setting is not used as it is given", setting=note)
     log.info("starting", version=__version__, namespaces=settings.namespaces)
     asyncio.run(serve(settings, url))
     return 0

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import ConfigurationError
+from perdure.model.variables import OTHERS, Limit, Variable, unknown
+from perdure.store.pool import DATABASE_VARIABLES
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
+from pydantic_core import PydanticUndefined
 
 from perdure_operator.kube.access import Access, own_namespace
 from perdure_operator.plan.manifests import WorkerDefaults
@@ -26,24 +29,30 @@ class OperatorSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    namespaces: tuple[str, ...] = ()
-    """Namespaces whose resources are served, comma-separated. Empty: that of this pod."""
-    worker_database_secret: str = "perdure-database"  # noqa: S105 # a Secret's name
-    """Secret with the URI of Postgres that worker pods read, in their own namespace."""
-    worker_database_secret_key: str = "uri"  # noqa: S105 # a key's name
-    worker_service_account: str = "perdure-worker"
-    lease_seconds: FiniteFloat = Field(30.0, ge=1, le=3600)
-    """Lease of the workers: how long after its last sign of life a worker counts as dead."""
-    resync_seconds: FiniteFloat = Field(300.0, ge=1, le=86400)
-    """Time between two full comparisons of resources and runs."""
-    metrics_port: int = Field(9090, ge=0, le=65535)
-    probe_port: int = Field(8080, ge=0, le=65535)
-    pod_name: str = Field(default_factory=socket.gethostname)
-    log_level: str = "INFO"
-    kube_server: str = ""
-    """URL of the API server, outside a pod; then `kube_ca_file` and `kube_token_file` are needed as well."""
-    kube_ca_file: Path | None = None
-    kube_token_file: Path | None = None
+    namespaces: tuple[str, ...] = Field(
+        default=(), description="Namespaces whose resources are served, with commas. Empty: that of the pod."
+    )
+    worker_database_secret: str = Field(
+        default="perdure-database",
+        description="Secret with the URI of Postgres that worker pods read, in their own namespace.",
+    )
+    worker_database_secret_key: str = Field(default="uri", description="Key of the URI in that Secret.")
+    worker_service_account: str = Field(default="perdure-worker", description="ServiceAccount of worker pods.")
+    lease_seconds: FiniteFloat = Field(
+        default=30.0, ge=1, le=3600, description="`PERDURE_LEASE_SECONDS` of the workers that the operator makes."
+    )
+    resync_seconds: FiniteFloat = Field(
+        default=300.0, ge=1, le=86400, description="Time between two full comparisons of resources and runs."
+    )
+    metrics_port: int = Field(default=9090, ge=0, le=65535, description="Port of `/metrics`; 0: any free one.")
+    probe_port: int = Field(default=8080, ge=0, le=65535, description="Port of the probes; 0: any free one.")
+    pod_name: str = Field(default_factory=socket.gethostname, description="Name of the pod. Default: the host's name.")
+    log_level: str = Field(default="INFO", description="Least level.")
+    kube_server: str = Field(
+        default="", description="URL of the API server, outside a pod; then the next two are needed as well."
+    )
+    kube_ca_file: Path | None = Field(default=None, description="Certificate of the API server's authority.")
+    kube_token_file: Path | None = Field(default=None, description="Token for the API server.")
 
     @field_validator("namespaces", mode="before")
     @classmethod
@@ -89,6 +98,32 @@ def load(env: Mapping[str, str] | None = None) -> OperatorSettings:
     if own is None:
         raise ConfigurationError(f"{PREFIX}NAMESPACES is empty and this is no pod: name the namespaces to serve")
     return settings.model_copy(update={"namespaces": (own,)})
+
+
+def strangers(env: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable `PERDURE_…` that neither this operator nor anything beside it reads."""
+    known = [*variables(), *DATABASE_VARIABLES]
+    return unknown(os.environ if env is None else env, [each.name for each in known], ignored=OTHERS)
+
+
+def variables() -> tuple[Variable, ...]:
+    """What the operator reads, in the order of the reference page; the database's variables apart."""
+    return tuple(
+        Variable(PREFIX + name.upper(), field.description or "", _shown(field.default), _limit(name, field.metadata))
+        for name, field in OperatorSettings.model_fields.items()
+    )
+
+
+def _limit(name: str, metadata: list[Any]) -> Limit | None:
+    least = [each.ge for each in metadata if hasattr(each, "ge")]
+    most = [each.le for each in metadata if hasattr(each, "le")]
+    return Limit(least[0], most[0], "seconds" if name.endswith("_seconds") else "port") if least and most else None
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is PydanticUndefined or value == ():
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _sentence(detail: Any) -> str:

@@ -249,7 +249,7 @@ def variables() -> tuple[Variable, ...]:
 
 
 def known_variables() -> set[str]:
-    """Names of all variables that a worker reads, and those that are for the operator."""
+    """Names of all variables that a worker reads."""
     return {each.name for each in (*variables(), *DATABASE_VARIABLES)}
 
 
