@@ -1,6 +1,7 @@
 """Workflows whose steps write to the test's database in the transaction of their checkpoint."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -8,13 +9,23 @@ import perdure
 
 from tests.worker.flows import effect, gate, note
 
-Connection = "asyncpg.Connection[Any]"
-
 TABLES = """
 CREATE TABLE public.counters (
     name text PRIMARY KEY, value integer NOT NULL CHECK (value < 100), owner text UNIQUE DEFERRABLE INITIALLY DEFERRED);
 INSERT INTO public.counters (name, value) VALUES ('a', 0), ('b', 0);
 """
+
+SLOW_COMMIT = """
+CREATE FUNCTION public.wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7);
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER wait_for_test AFTER UPDATE ON public.counters DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION public.wait_for_test();
+"""
+"""A COMMIT that wrote a counter waits while the test holds the lock 7."""
+
 ADD = "UPDATE public.counters SET value = value + 1 WHERE name = $1 RETURNING value"
 
 
@@ -78,6 +89,12 @@ async def giving(connection: "asyncpg.Connection[Any]", text: str, times: int) -
     return text * times
 
 
+@perdure.transaction
+async def unstorable(connection: "asyncpg.Connection[Any]", code: int) -> str:
+    await connection.execute(ADD, "a")
+    return chr(code)
+
+
 @perdure.transaction(max_attempts=5, interval=0.01)
 async def saying(connection: "asyncpg.Connection[Any]", statements: list[str]) -> None:
     await effect("tried", "saying")
@@ -107,32 +124,18 @@ async def slow(connection: "asyncpg.Connection[Any]", name: str) -> None:
 
 
 @perdure.transaction
-async def killed(connection: "asyncpg.Connection[Any]", name: str) -> None:
-    """Its session ends under it, the first time."""
+async def giving_way(connection: "asyncpg.Connection[Any]", name: str) -> None:
+    """Postgres ends it for the sake of another, each time."""
     await connection.execute(ADD, name)
     await effect("tried", name)
-    if not await connection.fetchval("SELECT true FROM public.gates WHERE name = 'survives'"):
-        await note.function("x")
-        other = await asyncpg.connect(str(perdure_url()))
-        await other.execute("INSERT INTO public.gates VALUES ('survives')")
-        await other.execute("SELECT pg_terminate_backend($1)", connection.get_server_pid())
-        await other.close()
-    await connection.execute(ADD, name)
-
-
-def perdure_url() -> str:
-    from perdure.store.pool import database_url
-
-    return database_url()
+    await connection.execute("DO $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '40001'; END $$")
 
 
 @perdure.transaction
 async def nested(connection: "asyncpg.Connection[Any]") -> list[int]:
     first = await add("a")
-    try:
+    with suppress(ValueError):
         await add_then_fail("b")
-    except ValueError:
-        pass
     return [first, await add("a")]
 
 
@@ -140,6 +143,12 @@ async def nested(connection: "asyncpg.Connection[Any]") -> list[int]:
 async def add_then_fail(connection: "asyncpg.Connection[Any]", name: str) -> None:
     await connection.execute(ADD, name)
     raise ValueError(name)
+
+
+@perdure.transaction
+async def commits(connection: "asyncpg.Connection[Any]") -> None:
+    await connection.execute(ADD, "a")
+    await connection.execute("COMMIT")
 
 
 @perdure.step

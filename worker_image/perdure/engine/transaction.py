@@ -33,7 +33,7 @@ from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.store import transaction as store
 from perdure.store.pool import ANSWER_SECONDS, STATEMENT_SECONDS, connection_errors, database_url, is_transient
 from perdure.store.transaction import Claim
-from perdure.store.usersql import SqlPool
+from perdure.store.usersql import SqlPool, cut, is_gone
 
 if TYPE_CHECKING:
     from perdure.engine.execute import Execution
@@ -158,7 +158,7 @@ async def _try(ledger: Ledger, isolation: Isolation, body: Body[T], record: Reco
                 if flags is None:
                     raise _NotOwned
             except BaseException as error:
-                lost = connection.is_closed()
+                lost = is_gone(connection)
                 await _roll_back(connection, transaction)
                 if isinstance(error, Exception) and (lost or _contended(error) or (ours and is_transient(error))):
                     raise _Again(error) from error
@@ -188,7 +188,7 @@ async def _same_transaction(connection: Connection, mark: str) -> None:
         "the body has ended its transaction itself: what it wrote before that is not undone, and the step is not "
         "recorded with it; leave BEGIN, COMMIT and ROLLBACK to the engine"
     )
-    if not connection.is_closed() and not connection.is_in_transaction():
+    if not is_gone(connection) and not connection.is_in_transaction():
         raise ended
     try:
         same = await _answered(store.check(connection, mark))
@@ -207,14 +207,14 @@ async def _commit(connection: Connection, transaction: Transaction, flags: Owned
         async with asyncio.timeout(COMMIT_SECONDS):
             await transaction.commit()
     except asyncpg.PostgresError as error:
-        if not connection.is_closed() and not is_transient(error):
+        if not is_gone(connection) and not is_transient(error):
             raise
-        if _contended(error) and not connection.is_closed():
+        if _contended(error) and not is_gone(connection):
             raise _Again(error) from error
-        connection.terminate()
+        cut(connection)
         raise _Unknown(error, flags) from error
     except Exception as error:
-        connection.terminate()
+        cut(connection)
         raise _Unknown(error, flags) from error
 
 
@@ -233,13 +233,13 @@ async def _settled(ledger: Ledger, write: StepWrite) -> bool:
 
 async def _roll_back(connection: Connection, transaction: Transaction) -> None:
     """Never raises but for a cancellation, which cuts the connection."""
-    if connection.is_closed():
+    if is_gone(connection):
         return
     try:
         async with asyncio.timeout(ROLLBACK_SECONDS):
             await transaction.rollback()
     except BaseException as error:
-        connection.terminate()
+        cut(connection)
         if not isinstance(error, Exception):
             raise
 

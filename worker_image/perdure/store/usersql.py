@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from perdure.errors import TransactionMisused
-from perdure.store.pool import CONNECT_SECONDS, KEEPALIVE, TCP_USER_TIMEOUT_MS, connection_errors
+from perdure.store.pool import CONNECT_SECONDS, KEEPALIVE, TCP_USER_TIMEOUT_MS, connection_errors, driver_options
 
 IDLE_SECONDS = 300.0
 """Seconds after which a connection that nobody uses is closed: a pool of many workers holds few."""
@@ -25,7 +25,7 @@ RELEASE_SECONDS = 5.0
 
 _ENDS_TRANSACTION = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-    r"(?:commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!(?:\s+work|\s+transaction)?\s+to))\b",
+    r"(commit|end|abort|begin|start\s+transaction|prepare\s+transaction|rollback(?!(?:\s+work|\s+transaction)?\s+to))\b",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -42,11 +42,10 @@ class BodyConnection(asyncpg.Connection):  # type: ignore[misc]
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:  # noqa: ASYNC109
         """As asyncpg's. Raises `TransactionMisused` for COMMIT and the like while a body has the connection."""
-        if self._guarded and _ENDS_TRANSACTION.match(query):
-            word = query.split(maxsplit=1)[0].rstrip(";").upper()
+        if self._guarded and (found := _ENDS_TRANSACTION.match(query)):
             raise TransactionMisused(
-                f"the body of a transaction says {word}: the engine begins and commits it, with the step's outcome; "
-                "raise an exception to roll everything back, use `async with connection.transaction()` for a savepoint"
+                f"the body of a transaction says {found[1].upper()}: the engine begins and commits it, with "
+                "the step's outcome; raise an exception to roll it back, use `connection.transaction()` for a savepoint"
             )
         result: str = await super().execute(query, *args, timeout=timeout)
         return result
@@ -74,8 +73,8 @@ class SqlPool:
         try:
             yield connection
         finally:
-            if not connection.is_closed() and connection.is_in_transaction():
-                connection.terminate()
+            if not is_gone(connection) and connection.is_in_transaction():
+                cut(connection)
             # The session is cleaned for the next user; one that cannot be is closed by the pool itself.
             with suppress(*connection_errors, asyncpg.PostgresError):
                 await pool.release(connection, timeout=RELEASE_SECONDS)
@@ -91,17 +90,31 @@ class SqlPool:
             if self.closed:
                 raise asyncpg.InterfaceError("the connections for steps' SQL are closed")
             if self._pool is None:
+                settings = {
+                    "application_name": self._application_name,
+                    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+                    **KEEPALIVE,
+                }
                 self._pool = await asyncpg.create_pool(
-                    self._url,
                     min_size=0,
                     max_size=self._size,
                     max_inactive_connection_lifetime=IDLE_SECONDS,
                     timeout=CONNECT_SECONDS,
                     connection_class=BodyConnection,
-                    server_settings={
-                        "application_name": self._application_name,
-                        "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
-                        **KEEPALIVE,
-                    },
+                    **driver_options(self._url, settings),
                 )
             return self._pool
+
+
+def is_gone(connection: asyncpg.Connection[Any]) -> bool:
+    """Whether it is closed. One of a pool that is closed has been taken back and answers nothing."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True
+
+
+def cut(connection: asyncpg.Connection[Any]) -> None:
+    """Throw it away without a word to the server."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()

@@ -1,0 +1,281 @@
+"""`perdure.transaction` and processes, connections and answers that go away: each counter is raised exactly once."""
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from perdure.model.states import RunStatus
+from perdure.worker.link import Connection
+
+from tests.support.pgwait import eventually, holding, until_waiting
+from tests.support.postgres import PostgresServer
+from tests.support.proxy import Proxy
+from tests.support.workerproc import (
+    WorkerProcess,
+    connect_again,
+    effects,
+    enqueue,
+    finished,
+    open_gate,
+    until_effect,
+    working,
+)
+from tests.worker import sqlflows
+from tests.worker.test_transaction import result, value
+
+HOLD_RUN = "SELECT 1 FROM perdure.workflows WHERE id = 'r1' FOR UPDATE"
+HOLD_COMMITS = "SELECT pg_advisory_xact_lock(7)"
+END_COMMIT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query ~ 'COMMIT'"
+END_BODY = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+TAKE = "UPDATE perdure.workflows SET status = 10, worker_id = NULL, fence = fence + 1 WHERE id = 'r1'"
+MODULES = "tests.worker.sqlflows"
+
+
+@pytest.fixture(autouse=True)
+async def tables(conn: Connection) -> None:
+    await conn.execute(sqlflows.TABLES)
+
+
+def successor(db: str, **changes: Any) -> WorkerProcess:
+    """The next container of the same pod: its registration is proof of the last one's death."""
+    return WorkerProcess(db, modules=MODULES, pod_uid="pod-1", lease_seconds=60.0, **changes)
+
+
+async def kill(worker: WorkerProcess) -> None:
+    worker.send(signal.SIGKILL)
+    await worker.ended()
+
+
+@asynccontextmanager
+async def slow_commit(conn: Connection, db: str) -> AsyncIterator[None]:
+    """Whatever has written a counter waits in its COMMIT until the end of the block."""
+    await conn.execute(sqlflows.SLOW_COMMIT)
+    async with holding(db, (HOLD_COMMITS,)):
+        yield
+
+
+# -- the process dies
+
+
+async def test_killed_after_its_sql_the_body_runs_again(db: str, conn: Connection) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    with successor(db) as worker:
+        await until_effect(conn, "r1", "g", "written")
+        await kill(worker)
+    with successor(db):
+        await until_effect(conn, "r1", "g", "written", 2)
+        await open_gate(conn, "g")
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
+
+
+async def test_killed_while_the_step_s_row_is_written(db: str, conn: Connection) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    with successor(db) as worker:
+        await until_effect(conn, "r1", "g", "written")
+        async with holding(db, (HOLD_RUN,)):
+            await open_gate(conn, "g")
+            await until_waiting(conn)
+            await kill(worker)
+    with successor(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert (await effects(conn, "r1")).count(("g", "written")) == 2
+    assert await value(conn) == 1
+
+
+async def test_killed_in_its_commit_which_succeeds(db: str, conn: Connection) -> None:
+    """The successor waits for it, and believes the row."""
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with slow_commit(conn, db):
+        with successor(db) as worker:
+            await until_waiting(conn)
+            await kill(worker)
+        # Nobody tells the server that its client is gone: it goes on when it gets the lock.
+        second = successor(db)
+        second.__enter__()
+        await second.works()
+    try:
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    finally:
+        second.__exit__(None, None, None)
+    assert (await effects(conn, "r1")).count(("g", "written")) == 1
+    assert await value(conn) == 1
+
+
+async def test_killed_in_its_commit_which_is_rolled_back(db: str, conn: Connection) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with slow_commit(conn, db):
+        with successor(db) as worker:
+            await until_waiting(conn)
+            await kill(worker)
+        await conn.execute(END_COMMIT)
+    with successor(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert (await effects(conn, "r1")).count(("g", "written")) == 2
+    assert await value(conn) == 1
+
+
+async def test_any_number_of_crashes_raises_the_counter_once_a_step(db: str, conn: Connection) -> None:
+    """Killed again and again, wherever it stands."""
+    chance = random.Random(5)
+    await enqueue(conn, "sql.add", 90, run_id="r1", max_recoveries=100)
+    for _ in range(6):
+        with successor(db) as worker:
+            await worker.works()
+            target = await value(conn) + chance.randrange(1, 12)
+
+            async def there(target: int = target) -> bool:
+                return await value(conn) >= target
+
+            await eventually(there, f"the counter says {target}")
+            await kill(worker)
+    with successor(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 90
+    assert await result(conn) == str(list(range(1, 91))).replace(" ", "")
+
+
+# -- the connection goes away
+
+
+async def test_an_answer_to_commit_that_never_came_is_found_out(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db)) as worker:
+        async with slow_commit(conn, db):
+            await until_waiting(conn)
+            proxy.hold_answers()
+
+        async def committed() -> bool:
+            return await value(conn) == 1
+
+        await eventually(committed, "the first COMMIT succeeds")
+        proxy.cut()
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+        assert worker.id is not None
+    assert (await effects(conn, "r1")).count(("g", "written")) == 1
+    assert await value(conn) == 1
+    assert await result(conn) == '["before",1,"after"]'
+
+
+async def test_a_commit_that_is_still_under_way_is_waited_for(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db)):
+        async with slow_commit(conn, db):
+            await until_waiting(conn)
+            proxy.cut()
+            await until_waiting(conn, 2)
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert (await effects(conn, "r1")).count(("g", "written")) == 1
+    assert await value(conn) == 1
+
+
+async def test_a_commit_that_is_rolled_back_without_an_answer_is_made_again(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db)):
+        async with slow_commit(conn, db):
+            await until_waiting(conn)
+            proxy.cut()
+            await until_waiting(conn, 2)
+            await conn.execute(END_COMMIT)
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert (await effects(conn, "r1")).count(("g", "written")) == 2
+    assert await value(conn) == 1
+
+
+async def test_a_commit_that_the_server_cuts_off_is_made_again(db: str, conn: Connection) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with working(db):
+        async with slow_commit(conn, db):
+            await until_waiting(conn)
+            await conn.execute(END_COMMIT)
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
+
+
+async def test_an_answer_to_the_step_s_row_that_never_came_undoes_all_of_it(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db)):
+        await until_effect(conn, "r1", "g", "written")
+        async with holding(db, (HOLD_RUN,)):
+            await open_gate(conn, "g")
+            await until_waiting(conn)
+            proxy.hold_answers()
+        proxy.cut()
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert (await effects(conn, "r1")).count(("g", "written")) == 2
+    assert await value(conn) == 1
+
+
+async def test_a_session_that_ends_under_the_body_is_no_failure(db: str, conn: Connection) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    async with working(db):
+        await until_effect(conn, "r1", "g", "written")
+        await conn.execute(END_BODY)
+        await open_gate(conn, "g")
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
+    assert await conn.fetchval("SELECT sum(attempts) FROM perdure.workflow_steps") == 0
+
+
+async def test_a_restarted_server_is_no_failure(db: str, conn: Connection, pg_server: PostgresServer) -> None:
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    async with working(db, lease_seconds=10.0):
+        await until_effect(conn, "r1", "g", "written")
+        await asyncio.to_thread(pg_server.restart)
+        again = await connect_again(db)
+        await open_gate(again, "g")
+        assert await finished(again, "r1") is RunStatus.SUCCEEDED
+        assert await value(again) == 1
+        assert await again.fetchval("SELECT sum(attempts) FROM perdure.workflow_steps") == 0
+        await again.close()
+
+
+async def test_a_run_that_was_taken_while_its_commit_was_unknown_is_lost(
+    db: str, conn: Connection, pg_server: PostgresServer
+) -> None:
+    """Rolled back, and owned by nobody here: the body must not run again in this claim."""
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with Proxy(pg_server.port) as proxy, working(proxy.through(db)):
+        async with slow_commit(conn, db):
+            await until_waiting(conn)
+            proxy.cut()
+            await until_waiting(conn, 2)
+            async with holding(db) as taker:
+                taking = asyncio.ensure_future(taker.execute(TAKE))
+                await until_waiting(conn, 3)
+                await conn.execute(END_COMMIT)
+                await taking
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
+
+
+async def test_a_dead_worker_s_transaction_is_ended_with_its_sessions(db: str, conn: Connection) -> None:
+    """It holds the user's rows: whoever marks the worker dead cuts it, or the next body would wait for a dead one."""
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    with WorkerProcess(db, modules=MODULES, lease_seconds=1.0) as worker:
+        await until_effect(conn, "r1", "g", "written")
+        worker.send(signal.SIGSTOP)
+        async with working(db, lease_seconds=1.0):
+            await until_effect(conn, "r1", "g", "written", 2)
+            await open_gate(conn, "g")
+            assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
