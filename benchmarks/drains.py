@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from localcluster.console import Failure
+from localcluster.console import Failure, say
 
 from benchmarks import machine, numbers
 from benchmarks.backlog import STEPS
@@ -19,6 +19,9 @@ SAMPLE_SECONDS = 0.5
 
 FIRST_SECONDS = 60.0
 """Longest wait for the first run to end: a peer may poll once a second, and its first runs are slow."""
+
+TELL_SECONDS = 10.0
+"""Between two signs of life."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,14 @@ async def watch(bench: Bench, drain: Drain, seconds: float, *, steps: int = STEP
     samples = [await _sample(bench, drain)]
     before = samples[0].done
     deadline = time.monotonic() + FIRST_SECONDS
+    told = time.monotonic()
     working = False
     while samples[-1].done < drain.total and time.monotonic() < deadline:
         await asyncio.sleep(interval)
         samples.append(await _sample(bench, drain))
+        if samples[-1].at - told >= TELL_SECONDS:
+            told = samples[-1].at
+            say(f"{samples[-1].done:,} runs have ended")
         if not working and samples[-1].done > before:
             working = True
             deadline = time.monotonic() + seconds

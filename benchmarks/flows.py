@@ -2,6 +2,7 @@
 
 import asyncio
 
+import perdure
 from perdure import step, workflow
 
 
@@ -43,3 +44,11 @@ async def payload(steps: int, text: str) -> int:
     for _ in range(steps):
         text = await echo(text)
     return len(text)
+
+
+@workflow(name="bench.sleeper")
+async def sleeper(seconds: float) -> int:
+    """Between two steps it waits, and takes no slot."""
+    await noop(1)
+    await perdure.sleep(seconds)
+    return await noop(2)

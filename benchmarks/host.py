@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 from localcluster.console import Failure, say
+from perdure import Client
 from perdure.dev import processes
 from perdure.dev.postgres import EmbeddedPostgres, ServerOptions
 from perdure.dev.processes import WorkerProcess, WorkerSettings
@@ -56,6 +57,10 @@ class Database:
         await self.connection.execute("VACUUM ANALYZE")
         await self.connection.execute("CHECKPOINT")
         await self.bench.wait_until_idle()
+
+    def client(self) -> Client:
+        """A caller that starts runs for the workers here."""
+        return Client(self.url, namespace=NAMESPACE, pool=POOL)
 
     async def connect(self) -> Connection:
         """Another such session, that the caller closes."""
@@ -108,6 +113,7 @@ class Bench:
         settings = WorkerSettings(
             database_url=database.url,
             modules=["benchmarks.flows"],
+            bootstrap=None,
             paths=[ROOT],
             namespace=NAMESPACE,
             pool=POOL,

@@ -96,7 +96,7 @@ def significant(value: float) -> str:
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
-    if size == 0:
-        return "0"
+    if value == int(value):
+        return f"{value:.0f}"  # a count
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
     return f"{value:.{digits}f}"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from perdure import Client
 
 from benchmarks import backlog, numbers
+from benchmarks.flows import chain
 from benchmarks.host import Bench, Database
 from benchmarks.part import Column, Part, Rounds
 from benchmarks.parts.drain import SUBJECT
 from benchmarks.results import Row
-from benchmarks.starter import Starter
 
-RUN, GAP = "start to result", "start of a step to start of the next"
+RUN = "client.run"
+START = "client.start, then handle.result"
+GAP = "start of a step to start of the next"
 
 PAUSE_SECONDS = 0.02
 """Between two runs, so that none begins in the wake of another."""
@@ -34,32 +38,40 @@ SELECT extract(epoch FROM started_at)::float8 FROM perdure.workflow_steps WHERE 
 async def measure(bench: Bench) -> AsyncIterator[Row]:
     async with bench.database() as database:
         await database.settle()
-        async with bench.workers(database):
-            before = await _flushes(database)
-            waited = await start_to_result(database, bench.size.latency_runs)
-            flushes = (await _flushes(database) - before) / (bench.size.latency_runs + WARM_UP)
-            yield Row(SUBJECT, RUN, {**numbers.spread(waited, "ms"), "flushes": flushes})
-            yield Row(SUBJECT, GAP, numbers.spread(await _gaps(database, bench.size.gap_steps), "ms"))
+        async with bench.workers(database), database.client() as client:
+            for case, wait in ((RUN, _run), (START, _start)):
+                before = await _flushes(database)
+                waited = await one_by_one(lambda wait=wait: wait(client), bench.size.latency_runs)  # type: ignore[misc]
+                flushes = (await _flushes(database) - before) / (bench.size.latency_runs + WARM_UP)
+                yield Row(SUBJECT, case, {**numbers.spread(waited, "ms"), "flushes": flushes})
+            yield Row(SUBJECT, GAP, numbers.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
 
 
-async def start_to_result(database: Database, count: int) -> Sequence[float]:
-    """Milliseconds from the call that starts a run to its result in the caller's hands, for each of `count` runs."""
+async def one_by_one(wait: Callable[[], Awaitable[object]], count: int) -> Sequence[float]:
+    """Milliseconds that each of `count` waits takes, one after the other."""
     found = []
-    async with Starter(database.url) as starter:
-        for number in range(-WARM_UP, count):
-            started = time.perf_counter()
-            await starter.run(backlog.STEPS)
-            if number >= 0:
-                found.append((time.perf_counter() - started) * 1000)
-            await asyncio.sleep(PAUSE_SECONDS)
+    for number in range(-WARM_UP, count):
+        started = time.perf_counter()
+        await wait()
+        if number >= 0:
+            found.append((time.perf_counter() - started) * 1000)
+        await asyncio.sleep(PAUSE_SECONDS)
     return found
 
 
-async def _gaps(database: Database, steps: int) -> Sequence[float]:
+async def _run(client: Client) -> None:
+    await client.run(chain, backlog.STEPS)
+
+
+async def _start(client: Client) -> None:
+    await (await client.start(chain, backlog.STEPS)).result()
+
+
+async def _gaps(database: Database, client: Client, steps: int) -> Sequence[float]:
     """Milliseconds between the starts of steps of one run, by Postgres' clock."""
-    async with Starter(database.url) as starter:
-        run_id = await starter.run(steps)
-    times = [row[0] for row in await database.connection.fetch(STEP_TIMES, run_id)]
+    handle = await client.start(chain, steps)
+    await handle.result()
+    times = [row[0] for row in await database.connection.fetch(STEP_TIMES, handle.id)]
     return [(later - earlier) * 1000 for earlier, later in itertools.pairwise(times)]
 
 

@@ -6,14 +6,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
+from perdure import Client
 from perdure.dev.processes import WorkerProcess
 
 from benchmarks import backlog, machine, numbers
+from benchmarks.flows import chain
 from benchmarks.host import Bench, Database, until
 from benchmarks.part import Column, Part
 from benchmarks.parts.drain import SUBJECT
 from benchmarks.results import Row
-from benchmarks.starter import Starter
 
 IDLE, ASLEEP = "nothing sleeps", "asleep"
 BEFORE, WAKING = "fresh runs, nothing else", "fresh runs, many waking"
@@ -45,15 +46,15 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
             return bool(await database.connection.fetchval(PARKED, RUN))
 
         await until(parked, "the sleep of the first run")
-        async with Starter(database.url) as starter:
-            await _fresh(starter, size.latency_runs, lambda: False)  # what a first run loads is there before it counts
+        async with database.client() as client:
+            await _fresh(client, size.latency_runs, lambda: False)  # what a first run loads is there before it counts
             yield Row(SUBJECT, IDLE, await _at_rest(bench, database, worker))
             await backlog.copy(database.connection, RUN, size.sleepers - 1)
             await database.settle()
             yield Row(SUBJECT, f"{size.sleepers:,} {ASLEEP}", await _at_rest(bench, database, worker))
-            alone = await _fresh(starter, size.latency_runs, lambda: False)
+            alone = await _fresh(client, size.latency_runs, lambda: False)
             yield Row(SUBJECT, BEFORE, numbers.spread(alone, "ms"))
-            yield Row(SUBJECT, WAKING, await _waking(bench, database, starter))
+            yield Row(SUBJECT, WAKING, await _waking(bench, database, client))
 
 
 async def _at_rest(bench: Bench, database: Database, worker: WorkerProcess) -> dict[str, float]:
@@ -72,7 +73,7 @@ async def _at_rest(bench: Bench, database: Database, worker: WorkerProcess) -> d
     }
 
 
-async def _waking(bench: Bench, database: Database, starter: Starter) -> dict[str, float]:
+async def _waking(bench: Bench, database: Database, client: Client) -> dict[str, float]:
     """Fresh runs, one after the other, from the moment many sleepers are due until all of these have ended."""
     woken = bench.size.woken
     async with database.connection.transaction():
@@ -90,17 +91,17 @@ async def _waking(bench: Bench, database: Database, starter: Starter) -> dict[st
 
     async with asyncio.TaskGroup() as group:
         group.create_task(wait())
-        found = await _fresh(starter, None, all_awake.is_set)
+        found = await _fresh(client, None, all_awake.is_set)
         seconds = time.monotonic() - began
     return {**numbers.spread(found, "ms"), "woken_per_second": woken / seconds}
 
 
-async def _fresh(starter: Starter, count: int | None, over: Callable[[], bool]) -> list[float]:
+async def _fresh(client: Client, count: int | None, over: Callable[[], bool]) -> list[float]:
     """Milliseconds from start to result of fresh runs, one after the other."""
     found: list[float] = []
     while not over() and (count is None or len(found) < count):
         started = time.perf_counter()
-        await starter.run(backlog.STEPS)
+        await client.run(chain, backlog.STEPS)
         found.append((time.perf_counter() - started) * 1000)
         await asyncio.sleep(0.01)
     return found

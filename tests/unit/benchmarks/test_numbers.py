@@ -69,7 +69,7 @@ def test_a_spread_names_its_unit() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (12345.6, "12,346"), (999.4, "999"), (99.96, "100.0"), (12.34, "12.3"), (1.234, "1.23"),
-     (0.0471, "0.047"), (-1.5, "-1.50")],
+     (0.0471, "0.047"), (-1.5, "-1.50"), (31.0, "31")],
 )  # fmt: skip
 def test_numbers_are_shown_with_the_digits_that_count(value: float, text: str) -> None:
     assert significant(value) == text
