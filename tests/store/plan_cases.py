@@ -150,15 +150,19 @@ CASES = [
 ]
 
 WITHOUT_TABLES = {
+    "leader_claim",
     "leader_held",
+    "leader_release",
     "leader_try",
     "migration_applied",
     "migration_lock",
     "migration_record",
     "migration_state",
+    "migration_unlimited",
     "notify_ended",
     "notify_ready",
     "ping",
+    "role_settings",
     "transaction_begin",
     "transaction_check",
 }

@@ -269,6 +269,12 @@ class WorkerLost(PerdureError):
     code = "PRD-604"
 
 
+class PoolerInTheWay(ConfigurationError):
+    """A connection pooler in transaction mode stands before Postgres, and no setting says so."""
+
+    code = "PRD-610"
+
+
 class ControlSignal(BaseException):
     """Ends a body without being its outcome. Let it pass; `finally` blocks run, durable calls in them do not.
 

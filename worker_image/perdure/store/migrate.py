@@ -9,6 +9,8 @@ this program, a script or files in a user's own tree (`scaffold`), runs the very
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -63,16 +65,15 @@ async def migrate(url: str) -> list[str]:
     Raises `SchemaOutOfRange` when the database is newer than the program, `MigrationFailed` when an applied
     migration no longer equals its file, or one cannot be applied (what was applied before it stays).
     """
-    connection = await connect(url, application_name=APPLICATION_NAME, statement_timeout=0)
-    try:
-        await connection.execute(sql("migration_lock"))
+    async with _session(url) as holder, holder.transaction(), _session(url) as connection:
+        # The lock goes with a transaction of its own, not with a session: a pooler lends sessions only for one.
+        await holder.execute(sql("migration_unlimited"))
+        await holder.execute(sql("migration_lock"))
         await connection.execute(bootstrap())
         applied = await connection.fetch(sql("migration_applied"))
         _refuse_foreign(applied)
         done = {row["version"] for row in applied}
         return [await _apply(connection, each) for each in migrations() if each.version not in done]
-    finally:
-        await connection.close()
 
 
 async def check(connection: asyncpg.Connection[Any]) -> None:
@@ -99,9 +100,19 @@ def statements() -> str:
     return "\n".join([bootstrap(), *(f"BEGIN;\n{each.script}COMMIT;\n" for each in migrations())])
 
 
+@asynccontextmanager
+async def _session(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await connect(url, application_name=APPLICATION_NAME, statement_timeout=0)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 async def _apply(connection: asyncpg.Connection[Any], migration: Migration) -> str:
     try:
         async with connection.transaction():
+            await connection.execute(sql("migration_unlimited"))
             await connection.execute(migration.script)
     except asyncpg.PostgresError as error:
         raise MigrationFailed(f"{migration.name} could not be applied: {error}") from error

@@ -14,8 +14,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import asyncpg
 
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, PoolerInTheWay
 from perdure.model.variables import Variable
+from perdure.store import pooler
 
 CONNECT_SECONDS = 10.0
 """Longest attempt to connect: above any healthy handshake, below a third of the default lease of 30 s."""
@@ -49,6 +50,12 @@ DATABASE_VARIABLES = (
     Variable("PERDURE_DATABASE_PASSWORD_FILE", "File with the password."),
     Variable("PERDURE_DATABASE_SSLMODE", "`sslmode` of libpq, for example `verify-full`."),
     Variable("PERDURE_DATABASE_SSLROOTCERT", "File with the certificates of the authorities to trust."),
+    Variable(
+        pooler.VARIABLE,
+        "`transaction` when a connection pooler in transaction mode (pgbouncer) stands before Postgres: no feature of "
+        "a session is used then. `?pooler=transaction` in a URL says the same.",
+        "none",
+    ),
 )
 """Where the database is: what `database_url` reads. Worker, operator and command line alike."""
 
@@ -103,7 +110,7 @@ def database_url(env: Mapping[str, str] | None = None) -> str:
             "no database: set PERDURE_DATABASE_URL (postgresql://user:password@host:5432/name), "
             "PERDURE_DATABASE_URL_FILE, or PERDURE_DATABASE_HOST with NAME, USER and PASSWORD"
         )
-    return checked_url(url, source)
+    return pooler.with_pooler(checked_url(url, source), env.get(pooler.VARIABLE, ""))
 
 
 async def connect(
@@ -116,8 +123,12 @@ async def connect(
     """A session with limits. Times in seconds; `statement_timeout` 0 = none (migrations).
 
     `application_name` is the worker's id where there is one, so that a dead worker's sessions can be ended.
+    Raises `PoolerInTheWay` when a pooler refuses the session's settings.
     """
-    return await asyncpg.connect(url, timeout=connect_timeout, **_session(application_name, statement_timeout))
+    try:
+        return await asyncpg.connect(timeout=connect_timeout, **_session(url, application_name, statement_timeout))
+    except asyncpg.PostgresError as error:
+        raise _explained(error) from error
 
 
 async def create_pool(
@@ -130,24 +141,49 @@ async def create_pool(
 ) -> asyncpg.Pool[Any]:
     """A pool of such sessions. `min_size` of them are open when this returns."""
     pool = asyncpg.create_pool(
-        url,
+        connect=_connect,
         min_size=min_size,
         max_size=max_size,
         timeout=CONNECT_SECONDS,
         # Nothing here leaves state in a session, so the round trip that cleans it is not needed.
         reset=_nothing_to_reset,
-        **_session(application_name, statement_timeout),
+        **_session(url, application_name, statement_timeout),
     )
     return await pool
+
+
+async def _connect(*arguments: Any, **options: Any) -> asyncpg.Connection[Any]:
+    try:
+        return await asyncpg.connect(*arguments, **options)
+    except asyncpg.PostgresError as error:
+        raise _explained(error) from error
+
+
+def _explained(error: asyncpg.PostgresError) -> Exception:
+    advice = pooler.explain(error)
+    return error if advice is None else PoolerInTheWay(advice)
+
+
+def driver_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of asyncpg for a session with these settings. Through a pooler in transaction mode only those that it
+    keeps for each client, and no prepared statement; the others have to be the role's."""
+    if not pooler.pooled(url):
+        return {"dsn": url, "server_settings": dict(settings)}
+    kept = {name: value for name, value in settings.items() if name in pooler.PASSED_ON}
+    return {
+        "dsn": pooler.plain(url),
+        "server_settings": {**kept, "application_name": pooler.APPLICATION_NAME},
+        "statement_cache_size": 0,
+    }
 
 
 async def _nothing_to_reset(_connection: object) -> None:
     return None
 
 
-def _session(application_name: str, statement_timeout: float) -> dict[str, Any]:
-    settings = {
-        "application_name": application_name,
+def session_settings(statement_timeout: float = STATEMENT_SECONDS) -> dict[str, str]:
+    """Settings of every session of the engine, but its name: limits, and what keeps plans as they were tested."""
+    return {
         "default_transaction_isolation": "read committed",
         "statement_timeout": _milliseconds(statement_timeout),
         "lock_timeout": _milliseconds(statement_timeout * LOCK_FRACTION),
@@ -164,8 +200,12 @@ def _session(application_name: str, statement_timeout: float) -> dict[str, Any]:
         "plan_cache_mode": "force_generic_plan",
         **KEEPALIVE,
     }
+
+
+def _session(url: str, application_name: str, statement_timeout: float) -> dict[str, Any]:
+    settings = {"application_name": application_name, **session_settings(statement_timeout)}
     command_timeout = statement_timeout + ANSWER_SECONDS if statement_timeout else None
-    return {"server_settings": settings, "command_timeout": command_timeout}
+    return {**driver_options(url, settings), "command_timeout": command_timeout}
 
 
 def _milliseconds(seconds: float) -> str:

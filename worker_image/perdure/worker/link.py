@@ -12,6 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
+from perdure.errors import PoolerInTheWay
+from perdure.store import pooler
 from perdure.store.pool import STATEMENT_SECONDS, connect, connection_errors, is_bad_row
 
 P = ParamSpec("P")
@@ -34,6 +36,11 @@ class Link:
         self._turn = asyncio.Lock()
 
     @property
+    def pooled(self) -> bool:
+        """Whether sessions are shared with others: nothing may be kept in one, nor be known by its name."""
+        return pooler.pooled(self._url)
+
+    @property
     def open(self) -> bool:
         """Whether the connection stands, as far as this side knows."""
         return self._connection is not None and not self._connection.is_closed()
@@ -53,6 +60,8 @@ class Link:
                 # A cancelled call may leave its statement running: the next one must not wait behind it.
                 if _in_doubt(error):
                     self.drop()
+                if (advice := pooler.explain(error)) is not None:
+                    raise PoolerInTheWay(advice) from error
                 raise
 
     def drop(self) -> None:

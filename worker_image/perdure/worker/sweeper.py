@@ -130,8 +130,7 @@ class Sweeper(Service):
         for worker_id in dead:
             log.warning("a worker is dead: its lease ran out", worker=worker_id)
             self._metrics.count(names.LEASE_EXPIRIES)
-            # Late statements of its sessions end, and their row locks go.
-            await self._call(workers_store.terminate_backends, worker_id)
+            await self._end_sessions(worker_id)
 
     async def _move(self) -> None:
         """Until a read that takes no locks finds nothing: a batch may be short because others hold rows (R5)."""
@@ -142,7 +141,7 @@ class Sweeper(Service):
             moved = await self._call(workers_store.move, owners, MOVE_LIMIT)
             if not moved:
                 for owner in owners:
-                    await self._call(workers_store.terminate_backends, owner)
+                    await self._end_sessions(owner)
                 return
             for run in moved:
                 parked = run.status is RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED
@@ -150,3 +149,9 @@ class Sweeper(Service):
                 if run.status is RunStatus.ENQUEUED:
                     self._ready(run.namespace, run.pool)
             log.info("moved runs of workers that are gone", runs=len(moved), workers=len(owners))
+
+    async def _end_sessions(self, worker_id: str) -> None:
+        """Late statements of a dead worker end, and their row locks go. A pooler's sessions are everybody's: theirs
+        end by the limits on the role."""
+        if not self._link.pooled:
+            await self._call(workers_store.terminate_backends, worker_id)

@@ -20,6 +20,7 @@ from perdure.engine.registry import Registry
 from perdure.errors import SchemaOutOfRange
 from perdure.store.migrate import check
 from perdure.store.pool import connection_errors
+from perdure.store.pooler import pooled
 from perdure.telemetry import logs, names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.names import Component
@@ -98,8 +99,9 @@ class Worker:
         self._watch = LoopWatch(self.metrics)
         # Nobody else's: whoever waits for a run's end should not wait behind the reading of a status.
         self._notifier = Notifier(self._link("news"), self.metrics)
-        self._ear = Ear(database_url, self._ready, self._wake)
-        self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._notifier.ready)
+        # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
+        self._ear = None if pooled(database_url) else Ear(database_url, self._ready, self._wake)
+        self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._tell)
         self._reporter = None if status_api is None else Reporter(status_api, self._link("reports"), self.metrics)
         self._session: Session | None = None
         self._lingering: set[asyncio.Task[None]] = set()
@@ -201,7 +203,8 @@ class Worker:
     async def _work(self) -> None:
         self._notifier.start()
         self._sweeper.start()
-        self._ear.start()
+        if self._ear is not None:
+            self._ear.start()
         if self._reporter is not None:
             self._reporter.start()
         while not self._stopping.is_set():
@@ -299,11 +302,17 @@ class Worker:
             database_url=self._database_url,
             metrics=self.metrics,
             threads=self._threads,
-            ready=lambda: self._notifier.ready(self.settings.namespace, self.settings.pool),
+            ready=lambda: self._tell(self.settings.namespace, self.settings.pool),
             ended=self._notifier.ended,
             changed=None if self._reporter is None else self._reporter.changed,
             exit_process=self._exit_process,
         )
+
+    def _tell(self, namespace: str, pool: str) -> None:
+        """This process has made runs ready: others are told, and it tells itself where it cannot listen."""
+        self._notifier.ready(namespace, pool)
+        if self._ear is None:
+            self._ready(namespace, pool)
 
     def _ready(self, namespace: str, pool: str) -> None:
         if (namespace, pool) == (self.settings.namespace, self.settings.pool):

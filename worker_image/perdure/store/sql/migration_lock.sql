@@ -1,4 +1,4 @@
 -- Purpose: let one process at a time migrate this database.
--- Run by: migrate, on its own session, which keeps the lock until it closes.
+-- Run by: migrate, in a transaction of its own on a second session, which keeps the lock until it ends.
 -- Locks: one advisory lock. Expected index: none. Waits without limit: the other one is migrating.
-SELECT pg_advisory_lock(hashtextextended('perdure.migrate', 0))
+SELECT pg_advisory_xact_lock(hashtextextended('perdure.migrate', 0))

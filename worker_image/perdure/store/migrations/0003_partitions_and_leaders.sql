@@ -1,6 +1,6 @@
--- Fairness within a queue: runs carry a partition (a tenant, a customer), and partitions take turns.
--- Existing rows lie in the one partition that has no name. The index is made anew in this transaction, which holds
--- up writes for as long as reading the table once takes.
+-- Fairness within a queue: runs carry a partition (a tenant, a customer), and partitions take turns. Existing rows lie in
+-- the one partition that has no name. The index is made anew in this transaction, which holds up writes for as long as
+-- reading the table once takes. And leadership without a session, for operators behind a connection pooler.
 
 ALTER TABLE perdure.workflows
     ADD COLUMN partition_key text COLLATE "C" NOT NULL DEFAULT '' CHECK (length(partition_key) <= 255);
@@ -16,3 +16,12 @@ DROP INDEX perdure.workflows_ready;
 CREATE INDEX workflows_ready ON perdure.workflows
     (namespace, pool, queue, (coalesce(version, '')), route, partition_key, priority, run_at, id)
     WHERE status = 10 AND (NOT suspended OR cancel_mode IS NOT NULL);
+
+-- Who acts for a name where no session can hold an advisory lock: behind a connection pooler in transaction mode.
+CREATE TABLE perdure.leaders (
+    name       text COLLATE "C" PRIMARY KEY,
+    holder     text COLLATE "C" NOT NULL,
+    held_until timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+COMMENT ON COLUMN perdure.leaders.holder IS 'a token of the process, new at each start';
