@@ -7,6 +7,7 @@ with the same id.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -23,6 +24,8 @@ from perdure.model.start import ID_MAX, NAME_MAX, StartOptions, check_text
 from perdure.store import clients as store
 from perdure.store.clients import RunStart
 from perdure.store.pool import checked_url, database_url
+from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
+from perdure.store.pooler import pooled, with_pooler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,8 +46,8 @@ class Client:
 
     Connects when first used; at most six connections, fewer when idle. Use it on one event loop; many tasks may share
     it. `url`: postgresql://…, else the settings PERDURE_DATABASE_… of the environment. `namespace` and `pool`: where
-    runs are started unless their options say otherwise. `listen` False for databases behind a pooler that shares
-    sessions between transactions: ends are then found by polling alone.
+    runs are started unless their options say otherwise. `listen` False: ends are found by polling alone, as behind a
+    pooler in transaction mode (`PERDURE_DATABASE_POOLER=transaction`, or `?pooler=transaction` in the URL).
 
     Raises `ConfigurationError` when there is no URL or it is not Postgres', `InvalidArgument` for the names.
     """
@@ -52,13 +55,16 @@ class Client:
     def __init__(
         self, url: str | None = None, namespace: str = "default", pool: str = "default", *, listen: bool = True
     ) -> None:
-        address = database_url() if url is None else checked_url(url, "the url of the client")
+        if url is None:
+            address = database_url()
+        else:
+            address = with_pooler(checked_url(url, "the url of the client"), os.environ.get(POOLER_VARIABLE, ""))
         check_text("namespace", namespace, NAME_MAX)
         check_text("pool", pool, NAME_MAX)
         self.namespace = namespace
         self.pool = pool
         self._database = Database(address, size=CONNECTIONS)
-        self._watcher = Watcher(address, listen=listen)
+        self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database, namespace)
 
     async def __aenter__(self) -> Self:

@@ -13,7 +13,14 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
-from perdure.errors import ClientClosed, InvalidArgument, PerdureError, SchemaOutOfRange, StoreUnavailable
+from perdure.errors import (
+    ClientClosed,
+    InvalidArgument,
+    PerdureError,
+    PoolerInTheWay,
+    SchemaOutOfRange,
+    StoreUnavailable,
+)
 from perdure.store.pool import (
     ANSWER_SECONDS,
     CONNECT_SECONDS,
@@ -23,6 +30,7 @@ from perdure.store.pool import (
     is_bad_row,
     is_transient,
 )
+from perdure.store.pooler import explain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -129,6 +137,8 @@ def translated(error: BaseException) -> PerdureError:
     """The error of a database call in words of this project; Postgres' own are in it. The URL is not."""
     state = getattr(error, "sqlstate", None) or ""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if (advice := explain(error)) is not None:
+        return PoolerInTheWay(advice)
     if state in _NO_SCHEMA:
         return SchemaOutOfRange(f"the database's schema does not fit this program, run `perdure migrate`: {said}")
     if is_bad_row(error):
