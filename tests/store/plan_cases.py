@@ -116,6 +116,8 @@ CASES = [
     case("run_upsert", ["r000001", *UPSERT], "workflows_pkey", 4),
     case("run_cancel", ["r000001", "Immediate", "why"], "workflows_pkey", 4),
     case("run_gone", [IDS], "workflows_pkey", 600),
+    case("run_purge_calls", [100, 10_000], "workflows_gone messages_key event_waits_of", 1000),
+    case("retention_mark", ["ns", "default", 2592000, "2000-01-01T00:00:00Z", "", 200], "workflows_ended workflows_children", 1500),
     case("run_purge_steps", [100, 10_000], "workflows_gone workflow_steps_pkey", 1500),
     case("run_purge", [100], "workflows_gone", 1000),
     case("run_ids", ["ns", "r000500", 500], "workflows_resource", 500),

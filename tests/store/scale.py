@@ -23,6 +23,13 @@ SELECT 'f' || lpad(n::text, 6, '0'), 'ns', 'run-' || n, 'x', '{{workflow:x}}', '
        now() - interval '1 day', now() - interval '1 day'
   FROM generate_series(1, {FINISHED}) n;
 
+-- Ended without a resource, over seventy days, with children of runs that go on among the oldest.
+INSERT INTO perdure.workflows (id, namespace, workflow, requires, pool, queue, priority, version, status, fence,
+                               started_at, finished_at, parent_id)
+SELECT 'e' || lpad(n::text, 6, '0'), 'ns', 'x', '{{workflow:x}}', 'default', 'default', 100, 'v1', 50, 0,
+       now(), now() - n * interval '1 minute', CASE WHEN n % 3 = 0 THEN 'o000' || lpad((n % 200)::text, 3, '0') END
+  FROM generate_series(1, {FINISHED}) n;
+
 -- Ready: not started yet, bound to either version, for a pool of its own, and foremost what no worker can run.
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
                                started_at, deadline_at, waiting_for, waiting_since, run_at, suspended, status_due_at)

@@ -90,11 +90,25 @@ async def resource_gone(connection: asyncpg.Connection[Any], ids: Sequence[str])
     return len(await connection.fetch(sql("run_gone"), sorted(set(ids))))
 
 
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What one call removed: whole runs, and rows of runs (steps, messages, events) beside them."""
+
+    runs: int
+    rows: int
+
+
+async def purge(connection: asyncpg.Connection[Any], limit: int) -> Purged:
+    """Remove up to `limit` ended runs that are marked for it (their resource is gone, or they are old), everything
+    else of them first. Runs with very many steps take several calls, which may each remove no run."""
+    steps = await connection.execute(sql("run_purge_steps"), limit, PURGE_STEPS)
+    rows = int(steps.rpartition(" ")[2]) + await connection.fetchval(sql("run_purge_calls"), limit, PURGE_STEPS)
+    return Purged(len(await connection.fetch(sql("run_purge"), limit)), rows)
+
+
 async def purge_gone(connection: asyncpg.Connection[Any], limit: int) -> int:
-    """Remove up to `limit` ended runs whose resource is gone; how many went. Runs with very many steps take
-    several calls, which may each remove none."""
-    await connection.execute(sql("run_purge_steps"), limit, PURGE_STEPS)
-    return len(await connection.fetch(sql("run_purge"), limit))
+    """`purge`; how many runs went."""
+    return (await purge(connection, limit)).runs
 
 
 async def resource_ids(connection: asyncpg.Connection[Any], namespace: str, after_id: str, limit: int) -> list[str]:

@@ -129,6 +129,12 @@ WAKES = Metric(
 
 # -- worker
 
+RUNS_REMOVED = Metric(
+    "perdure_runs_removed_total",
+    Kind.COUNTER,
+    "Ended runs without a resource that were removed because they had become old.",
+    emitted_by=(Component.WORKER,),
+)
 RUNS_FINISHED = Metric(
     "perdure_runs_finished_total",
     Kind.COUNTER,

@@ -30,6 +30,7 @@ from perdure.worker.bootstrap import Bootstrap
 from perdure.worker.link import Link, statement_limit
 from perdure.worker.notifier import Ear, Notifier
 from perdure.worker.reporter import Reporter
+from perdure.worker.retention import Retention
 from perdure.worker.service import Service, backoff
 from perdure.worker.session import Parts, Session
 from perdure.worker.settings import WorkerSettings
@@ -103,6 +104,11 @@ class Worker:
         self._ear = None if pooled(database_url) else Ear(database_url, self._ready, self._wake)
         self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._tell)
         self._reporter = None if status_api is None else Reporter(status_api, self._link("reports"), self.metrics)
+        self._retention = (
+            Retention(self._link("retention"), settings, self.metrics, lambda: self.busy)
+            if settings.retention_seconds
+            else None
+        )
         self._session: Session | None = None
         self._lingering: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -207,6 +213,8 @@ class Worker:
             self._ear.start()
         if self._reporter is not None:
             self._reporter.start()
+        if self._retention is not None:
+            self._retention.start()
         while not self._stopping.is_set():
             session = await self._register()
             if session is None:
@@ -277,6 +285,8 @@ class Worker:
     async def _drain(self, session: Session) -> None:
         self.state = State.DRAINING
         seconds = self.settings.drain_seconds
+        if self._retention is not None:
+            await self._retention.stop()
         log.info("draining", worker=session.id, runs=session.machine.busy, seconds=seconds)
         self.clean = await session.drain(seconds * (1 - REPORT_SHARE), self._hurry)
         await self._notifier.flush()
@@ -285,7 +295,14 @@ class Worker:
         log.info("stopped", worker=session.id, clean=self.clean)
 
     async def _close(self) -> None:
-        services: list[Service | None] = [self._reporter, self._ear, self._sweeper, self._notifier, self._watch]
+        services: list[Service | None] = [
+            self._retention,
+            self._reporter,
+            self._ear,
+            self._sweeper,
+            self._notifier,
+            self._watch,
+        ]
         for service in services:
             if service is not None:
                 await service.stop()

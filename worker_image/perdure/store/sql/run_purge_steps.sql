@@ -1,5 +1,5 @@
--- Purpose: remove steps of ended runs whose resource is gone, a bounded number at a time.
--- Run by: the operator's clean-up, until it removes none. Nobody writes steps of an ended run.
+-- Purpose: remove steps of ended runs that are marked for removal, a bounded number at a time.
+-- Run by: the operator's clean-up and the worker's retention, until it removes none. Nobody writes steps of an ended run.
 -- Locks: the step rows. Expected index: workflows_gone, workflow_steps_pkey. Zero rows: no steps are left.
 DELETE FROM perdure.workflow_steps s
  USING (SELECT t.workflow_id, t.step_index
