@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from asyncpg import PostgresError
 from perdure import __version__
-from perdure.errors import ConfigurationError, MigrationFailed, SchemaOutOfRange
+from perdure.errors import ConfigurationError, MigrationFailed, PoolerInTheWay, SchemaOutOfRange
 from perdure.store.migrate import migrate
 from perdure.store.pool import database_url
 from perdure.telemetry import names
@@ -36,6 +36,9 @@ log = get_logger(__name__)
 
 TICK_SECONDS = 0.25
 """Time between two ticks of the event loop, by which its lag is measured."""
+
+NOT_YET = (SchemaOutOfRange, MigrationFailed, PoolerInTheWay, PostgresError)
+"""What people have to mend while the operator waits and says it."""
 
 MIGRATE_SECONDS = (0.5, 10.0)
 """First and longest wait before the schema is tried again."""
@@ -129,7 +132,7 @@ class Operator:
             try:
                 applied = await migrate(self._url)
             except Exception as error:
-                if not is_away(error) and not isinstance(error, (SchemaOutOfRange, MigrationFailed, PostgresError)):
+                if not is_away(error) and not isinstance(error, NOT_YET):
                     raise
                 reason = str(error) or type(error).__name__
                 if reason != said:

@@ -15,6 +15,7 @@ from typing import Any
 from perdure.errors import ConfigurationError
 from perdure.model.variables import OTHERS, Limit, Variable, unknown
 from perdure.store.pool import DATABASE_VARIABLES
+from perdure.store.pooler import checked_pooler
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
 from pydantic_core import PydanticUndefined
 
@@ -37,6 +38,10 @@ class OperatorSettings(BaseModel):
         description="Secret with the URI of Postgres that worker pods read, in their own namespace.",
     )
     worker_database_secret_key: str = Field(default="uri", description="Key of the URI in that Secret.")
+    worker_database_pooler: str = Field(
+        default="",
+        description="`PERDURE_DATABASE_POOLER` of worker pods that use this Secret; empty: not set.",
+    )
     worker_service_account: str = Field(default="perdure-worker", description="ServiceAccount of worker pods.")
     lease_seconds: FiniteFloat = Field(
         default=30.0, ge=1, le=3600, description="`PERDURE_LEASE_SECONDS` of the workers that the operator makes."
@@ -62,6 +67,15 @@ class OperatorSettings(BaseModel):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("worker_database_pooler")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        """A kind of pooler, or nothing."""
+        try:
+            return checked_pooler(value, "it").value if value.strip() else ""
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
+
     @property
     def worker_defaults(self) -> WorkerDefaults:
         """What all worker pods of this installation have in common."""
@@ -70,6 +84,7 @@ class OperatorSettings(BaseModel):
             database_key=self.worker_database_secret_key,
             service_account=self.worker_service_account,
             lease_seconds=self.lease_seconds,
+            database_pooler=self.worker_database_pooler,
         )
 
     def access(self) -> Access:

@@ -76,6 +76,10 @@
 - name: PERDURE_DATABASE_URL_FILE
   value: /etc/perdure/database/uri
 {{- end }}
+{{- if ne $database.pooler "none" }}
+- name: PERDURE_DATABASE_POOLER
+  value: {{ $database.pooler | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "perdure.databaseVolumes" -}}

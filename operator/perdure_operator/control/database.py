@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
-from perdure.errors import StoreUnavailable
+from perdure.errors import PoolerInTheWay, StoreUnavailable
 from perdure.store.pool import create_pool, is_transient
+from perdure.store.pooler import explain, pooled
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 
@@ -61,6 +62,8 @@ class Database:
             async with pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 yield connection
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if (advice := explain(error)) is not None:
+                raise PoolerInTheWay(advice) from error
             if not is_away(error):
                 raise
             self._outage.failed(error)
@@ -68,6 +71,11 @@ class Database:
             self._metrics.count(names.STORE_ERRORS, operation, state[:2] if state else "connection")
             raise no_answer(operation, error) from error
         self._outage.answered()
+
+    @property
+    def pooled(self) -> bool:
+        """Whether sessions are shared with others, by a pooler."""
+        return pooled(self._url)
 
     @property
     def silent_for(self) -> float:

@@ -85,8 +85,7 @@ class Housekeeping:
     async def _mark_expired(self) -> None:
         async with self._session.connection("expire") as connection:
             dead = await workers.mark_expired(connection, BATCH)
-            for worker in dead:
-                await end_sessions(connection, worker)
+            await end_sessions(connection, dead, pooled=self._session.pooled)
         if dead:
             self._metrics.count(names.LEASE_EXPIRIES, by=len(dead))
             log.warning("leases ran out, workers marked dead", workers=dead)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from perdure.store.listen import Listener
+from perdure.store.pooler import pooled
 from perdure.telemetry.prometheus import Metrics
 
 from perdure_operator.control.cache import Cache
@@ -66,6 +67,7 @@ class Leading:
         self, place: Place, client: Client, database: Database, metrics: Metrics, leading: Callable[[], bool]
     ) -> None:
         self._leading = leading
+        self._url = place.url
         cache = Cache()
         writer = StatusWriter(client, metrics)
         self._events = EventPoster(client, place.instance)
@@ -127,7 +129,8 @@ class Leading:
 
             start("events", self._events.run)
             start("notifier", self._notifier.run)
-            start("listener", self._listener.run)
+            if not pooled(self._url):  # nobody can listen in a pooler's sessions: pools are looked at in turn
+                start("listener", self._listener.run)
             start("statuses", self._statuses.run)
             start("housekeeping", self._housekeeping.run)
             start("intake", self.runs.run)

@@ -6,6 +6,7 @@ a forced deletion on a cut-off node the process still runs. The fence keeps the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
@@ -59,8 +60,7 @@ class Recovery:
             return None
         async with self._database.connection("proof") as connection:
             dead = await workers.mark_dead(connection, [key.uid])
-            for worker in dead:
-                await end_sessions(connection, worker)
+            await end_sessions(connection, dead, pooled=self._database.pooled)
         if dead:
             log.warning("worker container ended, its workers marked dead", pod=str(key), workers=dead)
             moved = await self.move_all()
@@ -97,12 +97,15 @@ class Recovery:
             self._events.post(pool_notice(obj, EventReason.WORKER_DIED, text))
 
 
-async def end_sessions(connection: Any, worker_id: str) -> None:
-    """End the database sessions of a worker that is marked dead, so that its late statements and row locks end too.
+async def end_sessions(connection: Any, worker_ids: Sequence[str], *, pooled: bool) -> None:
+    """End the database sessions of workers that are marked dead, so that their late statements and row locks end too.
 
-    Without the right to do so they end by their own timeouts.
+    Without the right to do so, and behind a pooler, whose sessions are everybody's, they end by their own timeouts.
     """
-    try:
-        await workers.terminate_backends(connection, worker_id)
-    except asyncpg.InsufficientPrivilegeError:
-        log.info("no right to end the sessions of a dead worker; they time out", worker=worker_id)
+    if pooled:
+        return
+    for worker_id in worker_ids:
+        try:
+            await workers.terminate_backends(connection, worker_id)
+        except asyncpg.InsufficientPrivilegeError:
+            log.info("no right to end the sessions of a dead worker; they time out", worker=worker_id)

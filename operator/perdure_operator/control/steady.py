@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncpg
 from perdure.store.pool import connect
+from perdure.store.pooler import pooled
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 
@@ -28,6 +29,11 @@ class SteadySession:
         self._connection: asyncpg.Connection[Any] | None = None
         self._since = 0.0
         self._used_at = 0.0
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the session is shared with others, by a pooler."""
+        return pooled(self._url)
 
     def unbroken_for(self, longest_gap: float) -> float:
         """Seconds of contact without an error, a new session, or a gap longer than this between two uses."""

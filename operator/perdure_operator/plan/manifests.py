@@ -52,6 +52,8 @@ class WorkerDefaults:
     database_key: str
     service_account: str
     lease_seconds: float
+    database_pooler: str = ""
+    """Of that Secret's URI: a pool with a database of its own says it in its URI, or its template."""
 
 
 def version_of(spec: WorkerPoolSpec) -> str:
@@ -133,6 +135,7 @@ def _ours(pool: WorkerPoolResource, version: str, defaults: WorkerDefaults) -> l
     }
     return [
         {"name": "PERDURE_DATABASE_URL", "valueFrom": {"secretKeyRef": secret}},
+        *_pooler(pool, defaults),
         {"name": "PERDURE_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         {"name": "PERDURE_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "PERDURE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
@@ -146,6 +149,12 @@ def _ours(pool: WorkerPoolResource, version: str, defaults: WorkerDefaults) -> l
         {"name": "PERDURE_METRICS_PORT", "value": str(METRICS_PORT)},
         {"name": "PERDURE_PROBE_PORT", "value": str(PROBE_PORT)},
     ]
+
+
+def _pooler(pool: WorkerPoolResource, defaults: WorkerDefaults) -> list[Object]:
+    if pool.spec.database or not defaults.database_pooler:
+        return []
+    return [{"name": "PERDURE_DATABASE_POOLER", "value": defaults.database_pooler}]
 
 
 def _advice(spec: Object) -> list[Object]:

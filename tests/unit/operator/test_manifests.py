@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,6 +176,14 @@ OTHER_IMAGE = {"spec": {"containers": [{"name": "app", "image": "shop:2"}]}}
 )
 def test_a_version_is_the_code_and_nothing_else(change: dict[str, Any], new_version: bool) -> None:
     assert (version_of(pool(**change).spec) != version_of(pool().spec)) is new_version
+
+
+def test_workers_on_the_installations_database_are_told_of_its_pooler() -> None:
+    pooled = replace(DEFAULTS, database_pooler="transaction")
+    assert env(deployment(pool(), pooled))["PERDURE_DATABASE_POOLER"] == "transaction"
+    assert "PERDURE_DATABASE_POOLER" not in env(deployment(pool(), DEFAULTS))
+    own = pool(database={"secretName": "mine", "key": "url"})
+    assert "PERDURE_DATABASE_POOLER" not in env(deployment(own, pooled))
 
 
 def test_the_manifest_is_applied_again_when_anything_of_ours_changes_and_only_then() -> None:

@@ -27,11 +27,17 @@ def test_what_is_not_set_has_a_default() -> None:
         ("LEASE_SECONDS", "nan"),
         ("RESYNC_SECONDS", "-1"),
         ("METRICS_PORT", "70000"),
+        ("WORKER_DATABASE_POOLER", "session"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"PERDURE_OPERATOR_{name}='{value}'"):
         load({**BASE, f"PERDURE_OPERATOR_{name}": value})
+
+
+def test_workers_are_told_of_the_pooler() -> None:
+    settings = load({**BASE, "PERDURE_OPERATOR_WORKER_DATABASE_POOLER": "Transaction"})
+    assert settings.worker_defaults.database_pooler == "transaction"
 
 
 def test_outside_a_pod_the_namespaces_and_the_server_must_be_named() -> None:
