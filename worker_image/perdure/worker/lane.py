@@ -232,10 +232,10 @@ class Lane(Service):
             if ack is not None and ack.owned and ack.flags is not None:
                 self._leave(owner, entry)
                 owner.acknowledged(entry, ack.flags, ack.ended)
-            elif entry.uncertain and entry.ending is not None:
-                doubtful[owner] = entry
                 if ack.awaited:
                     self._journal.ended(owner.run_id)
+            elif entry.uncertain and entry.ending is not None:
+                doubtful[owner] = entry
             else:
                 self._lost(owner, entry)
         for owner, entry in doubtful.items():
