@@ -60,9 +60,9 @@ class Ack:
     flags: OwnedFlags | None
     ended: RunStatus | None
     fence: int
-
-
     awaited: bool = False
+
+
 async def commit(
     connection: asyncpg.Connection[Any],
     worker_id: str,
