@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import perdure
-from perdure.store.pool import connection_errors, database_url
+from perdure.store.pool import connection_errors, database_url, driver_options
 
 TABLES = """
 CREATE TABLE public.effects (
@@ -23,7 +23,7 @@ GATE_SECONDS = 0.02
 
 
 async def _connection() -> "asyncpg.Connection[Any]":
-    return await asyncpg.connect(database_url(), server_settings={"application_name": "effects"})
+    return await asyncpg.connect(**driver_options(database_url(), {"application_name": "effects"}))
 
 
 async def effect(what: str, label: str) -> None:

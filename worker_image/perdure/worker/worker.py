@@ -18,6 +18,7 @@ import asyncpg
 
 from perdure.engine.registry import Registry
 from perdure.errors import SchemaOutOfRange
+from perdure.store import role_settings
 from perdure.store.migrate import check
 from perdure.store.pool import connection_errors
 from perdure.store.pooler import pooled
@@ -235,6 +236,12 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 await link.call(check)
+                if pooled(self._database_url) and (missing := await link.call(role_settings.missing)):
+                    log.warning(
+                        "settings of the role are missing, which a pooler does not let a session set: run the "
+                        "statements that `perdure migrate --role-settings` prints, then RECONNECT the pooler",
+                        missing=sorted(missing),
+                    )
             except SchemaOutOfRange as error:
                 said, pause = error.message, SCHEMA_CHECK_SECONDS
             except (asyncpg.PostgresError, *connection_errors) as error:
