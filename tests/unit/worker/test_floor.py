@@ -66,6 +66,20 @@ def test_a_short_claim_leads_to_a_look_and_an_empty_look_to_nothing() -> None:
     assert floor.look_in(100.2) is None
 
 
+def test_news_that_are_of_no_familiar_range_lead_to_a_look() -> None:
+    floor = ready("")
+    floor.took(taken({"": 1}, "b"), 4)
+    floor.found(Look({}, False), 100.1, 0.001)
+
+    floor.news()
+    floor.begin()
+
+    assert floor.next(101.0) is Next.TAKE
+    floor.offer(4)
+    floor.took(taken({}), 4)
+    assert floor.next(101.0) is Next.LOOK
+
+
 def test_an_idle_worker_claims_from_familiar_ranges_before_it_looks() -> None:
     floor = ready("")
     floor.took(taken({"": 1}, "b"), 4)

@@ -80,7 +80,8 @@ class Floor:
         known = self._ready or self._familiar
         turns = _turns(known, self.served_last)
         chosen = turns[:limit]
-        self._in_vain = self._fresh and len(chosen) == len(turns)
+        # Of familiar ranges a look has shown nothing.
+        self._in_vain = self._fresh and bool(self._ready) and len(chosen) == len(turns)
         if self._ready and self._cut:
             # Others wait behind these: nobody has two turns before each has had one.
             limit = min(limit, len(chosen))
