@@ -39,7 +39,7 @@ from perdure.errors import (
     SlotGivenBack,
     UnknownWorkflow,
 )
-from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
+from perdure.model.outcome import Cancelled, Ending, Failed, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import ClaimedRun
 
 logger = logging.getLogger(__name__)
@@ -269,8 +269,7 @@ class Execution:
         except BaseException as error:
             if isinstance(error, GeneratorExit) and dropped_by_interpreter(self._body):
                 raise
-            record = describe(error)
-            return Failed(ErrorRecord(record.type, record.message, record.code, step_of(error)))
+            return Failed(describe(error, step_of(error)))
 
     def _body_over(self, body: asyncio.Task[Ending]) -> None:
         """The body's function has ended. Steps that it left in progress finish and are recorded first."""
