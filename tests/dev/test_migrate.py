@@ -3,6 +3,11 @@
 import os
 import subprocess
 import sys
+from typing import Any, TypeAlias
+
+import asyncpg
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 
 def migrate(url: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -23,3 +28,11 @@ def test_an_empty_database_is_brought_up_to_date_once(empty_pg_url: str) -> None
     assert "applied 0001_initial" in first.stdout
     assert "nothing to do" in second.stdout
     assert "up to date" in migrate(empty_pg_url, "--check").stdout
+
+
+async def test_what_the_role_lacks_behind_a_pooler_is_printed_until_it_has_it(conn: Connection, pg_url: str) -> None:
+    printed = migrate(pg_url, "--role-settings")
+    assert printed.returncode == 0, printed.stderr
+    assert "SET statement_timeout = '8000';" in printed.stdout
+    await conn.execute(printed.stdout)
+    assert "nothing to do" in migrate(pg_url, "--role-settings").stdout

@@ -9,6 +9,8 @@ from typing import TypeVar
 from perdure.errors import StoreUnavailable
 from perdure.store import migrate as migrations
 from perdure.store import pool
+from perdure.store.pooler import Pooler, with_pooler
+from perdure.store.role_settings import missing
 
 T = TypeVar("T")
 
@@ -36,6 +38,22 @@ def check() -> None:
             await connection.close()
 
     _run(connect_and_check)
+
+
+def role_settings() -> list[str]:
+    """Statements that give the role of the URL the settings which no session can set behind a pooler; those it has
+    already are left out. Changes nothing."""
+
+    async def connect_and_ask() -> list[str]:
+        # As through a pooler, also where there is none: with its settings a session would hide what the role lacks.
+        url = with_pooler(pool.database_url(), Pooler.TRANSACTION)
+        connection = await pool.connect(url, application_name=APPLICATION)
+        try:
+            return list((await missing(connection)).values())
+        finally:
+            await connection.close()
+
+    return _run(connect_and_ask)
 
 
 def _run(action: Callable[[], Awaitable[T]]) -> T:

@@ -113,6 +113,10 @@ def worker() -> None:
 def migrate(
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit code 3 unless the schema fits.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,
+    role_settings: Annotated[
+        bool,
+        typer.Option("--role-settings", help="Print what the role lacks of the settings needed behind a pooler, as SQL."),
+    ] = False,
 ) -> None:
     """Bring the database's schema up to date. Safe to run twice and from several places at once."""
     with readable_errors():
@@ -120,6 +124,8 @@ def migrate(
 
         if sql:
             typer.echo(database.statements())
+        elif role_settings:
+            typer.echo("\n".join(database.role_settings()) or "-- nothing to do: the role has all settings")
         elif check:
             database.check()
             typer.echo("the schema is up to date")
