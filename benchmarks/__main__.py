@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     if unknown := sorted(set(parsed.parts) - set(BY_NAME)):
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+    # Ended by either signal, it takes down what it has started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     size = SIZES[parsed.size]
     latest = parsed.results / LATEST.name if parsed.results else LATEST
     page = parsed.results / report.PAGE.name if parsed.results else report.PAGE
