@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -36,3 +37,24 @@ async def test_what_the_role_lacks_behind_a_pooler_is_printed_until_it_has_it(co
     assert "SET statement_timeout = '8000';" in printed.stdout
     await conn.execute(printed.stdout)
     assert "nothing to do" in migrate(pg_url, "--role-settings").stdout
+
+
+def test_files_are_written_once_and_a_changed_one_is_told(tmp_path: Path, empty_pg_url: str) -> None:
+    options = ("scaffold", "--format", "alembic", "--after", "own_head", "--to", str(tmp_path / "versions"))
+    first, second = migrate(empty_pg_url, *options), migrate(empty_pg_url, *options)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert "wrote" in first.stdout and "perdure_0001_initial.py" in first.stdout
+    assert second.stdout == "nothing to do: all files are there\n"
+    file = tmp_path / "versions" / "perdure_0000_bootstrap.py"
+    assert 'down_revision = "own_head"' in file.read_text()
+    file.write_text(file.read_text().replace("CREATE SCHEMA perdure", "CREATE SCHEMA other"))
+    edited = migrate(empty_pg_url, *options)
+    assert edited.returncode == 2
+    assert "PRD-111" in edited.stderr and "perdure_0000_bootstrap.py was edited" in edited.stderr
+    assert migrate(empty_pg_url, "--check").returncode == 3, "files were written, no database was touched"
+
+
+def test_a_url_that_is_no_postgres_is_a_mistake_in_the_settings() -> None:
+    done = migrate("mysql://root:hunter2@db/perdure", "--check")
+    assert done.returncode == 2
+    assert "PRD-101" in done.stderr and "hunter2" not in done.stderr

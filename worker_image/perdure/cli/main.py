@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from perdure.errors import (
     ConfigurationError,
     InvalidResource,
     MigrationFailed,
+    MigrationFilesChanged,
     PerdureError,
     SchemaOutOfRange,
     StoreUnavailable,
@@ -48,7 +50,7 @@ def readable_errors() -> Iterator[None]:
 def exit_code(error: PerdureError) -> int:
     """2: what was given is wrong; 3: the database does not answer or has another schema; 1: the rest."""
     match error:
-        case ConfigurationError() | InvalidResource():
+        case ConfigurationError() | InvalidResource() | MigrationFilesChanged():
             return BAD_INPUT
         case StoreUnavailable() | SchemaOutOfRange() | MigrationFailed():
             return NO_CONNECTION
@@ -109,16 +111,29 @@ def worker() -> None:
     run_process()
 
 
-@app.command()
+schema = typer.Typer(invoke_without_command=True)
+app.add_typer(schema, name="migrate")
+
+
+@schema.callback()
 def migrate(
+    context: typer.Context,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit code 3 unless the schema fits.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,
     role_settings: Annotated[
         bool,
-        typer.Option("--role-settings", help="Print what the role lacks of the settings needed behind a pooler, as SQL."),
+        typer.Option(
+            "--role-settings", help="Print what the role lacks of the settings for a pooler, as SQL."
+        ),
     ] = False,
 ) -> None:
-    """Bring the database's schema up to date. Safe to run twice and from several places at once."""
+    """Bring the database's schema up to date. Safe to run twice and from several places at once.
+
+    Exit code 0: the schema is up to date; 2: the settings are wrong; 3: the database does not answer, or its schema is
+    older or newer than this program's or was changed.
+    """
+    if context.invoked_subcommand is not None:
+        return
     with readable_errors():
         from perdure.cli import database
 
@@ -132,6 +147,34 @@ def migrate(
         else:
             applied = database.migrate()
             typer.echo("\n".join(f"applied {name}" for name in applied) or "nothing to do: the schema is up to date")
+
+
+class FileFormat(StrEnum):
+    """Kinds of files that `perdure migrate scaffold` writes."""
+
+    SQL = "sql"
+    ALEMBIC = "alembic"
+
+
+@schema.command()
+def scaffold(
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files, for example Alembic's versions.")],
+    format: Annotated[FileFormat, typer.Option(help="Plain SQL, or revisions of Alembic.")] = FileFormat.SQL,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="REVISION", help="Alembic: the revision to stand behind. Default: the head in DIR."),
+    ] = None,
+) -> None:
+    """Write the migrations as files into your own tree, to be applied with your own.
+
+    They run the same text as `perdure migrate`. After an upgrade the same command adds what is new and changes nothing
+    that is there. Exit code 2: a file was edited or is missing, or DIR cannot be used; nothing is written then.
+    """
+    with readable_errors():
+        from perdure.store import scaffold as files
+
+        made = files.write(to, files.Format(format), after=after)
+        typer.echo("\n".join(f"wrote {path}" for path in made) or "nothing to do: all files are there")
 
 
 @app.command()
