@@ -1,12 +1,17 @@
 """Partitions of a queue take turns, and runs past their deadline cost a claim nothing."""
 
+import json
+from typing import Any
+
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import claims
-from perdure.store.claims import Scope
+from perdure.store.claims import Place, RangeKey, Scope
 from perdure.store.pool import connect
+from perdure.store.statements import sql
 
 from tests.store.builders import MANIFEST, Connection, add_run, add_worker, claim, let_time_pass, row
 from tests.store.scale import INDEXES
+from tests.store.test_plans import nodes, rows_touched
 
 SCOPE = Scope("w1", "ns", "default", "default", MANIFEST, "v1")
 
@@ -119,16 +124,18 @@ async def test_a_single_run_behind_a_hundred_thousand_of_another_tenant_is_taken
     await add_worker(session)
     await add_run(session, "single", partition_key="tenant-050-single")
 
-    before = await rows_read(session)
     served: list[str] = []
-    after, looks = "", 0
+    read = looks = 0
+    after = ""
     while "single" not in served:
         look = await claims.look(session, SCOPE, after)
         looks += 1
-        got = await claims.take(session, SCOPE, list(look.ranges.items()), 100)
+        ranges = list(look.ranges.items())
+        read += await rows_read(session, "claim_ranges", *WHO, after, 100)
+        read += await rows_read(session, "claim", *WHO, 100, *columns(ranges))
+        got = await claims.take(session, SCOPE, ranges, 100)
         served += [run.id for run in got.runs]
         after = max(got.counts)
-    read = await rows_read(session) - before
 
     assert looks == 1
     assert len(served) == 100
@@ -155,10 +162,20 @@ SELECT 'r' || lpad(n::text, 7, '0'), 'ns', 'x', '{workflow:x}', 'default', 'defa
 """
 
 
-async def rows_read(session: Connection) -> int:
-    """Rows of the table of runs that index scans of this session have fetched so far."""
-    await session.execute("SELECT pg_stat_force_next_flush(); SELECT pg_stat_clear_snapshot()")
-    found = await session.fetchval(
-        "SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE schemaname = 'perdure' AND relname = 'workflows'"
-    )
-    return int(found)
+WHO = ("w1", "ns", "default", "default", list(MANIFEST), "v1")
+
+
+def columns(ranges: list[tuple[RangeKey, Place]]) -> list[list[Any]]:
+    """As the claim takes them, each range in a partition of its own."""
+    keys = [list(column) for column in zip(*(key for key, _ in ranges), strict=True)]
+    places = [list(column) for column in zip(*(place for _, place in ranges), strict=True)]
+    return [*keys, list(range(len(ranges))), *places]
+
+
+async def rows_read(session: Connection, statement: str, *arguments: Any) -> int:
+    """Rows that the statement reads from tables; what it changes is undone."""
+    transaction = session.transaction()
+    await transaction.start()
+    found = await session.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql(statement)}", *arguments)
+    await transaction.rollback()
+    return rows_touched(list(nodes(json.loads(found)[0]["Plan"])))
