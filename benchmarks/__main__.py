@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -77,9 +78,10 @@ async def _round(place: Bench, part: Part, number: int, rows: list[Row]) -> bool
         async for row in part.measure(place):
             rows.append(row)
             say(_line(part, row))
-    except Failure as failure:
-        say(f"{part.name} failed: {failure}")
-        place.note(f"{part.name} failed: {' '.join(str(failure).split())[-NOTE_LENGTH:]}")
+    except Exception as error:
+        what = str(error) if isinstance(error, Failure) else traceback.format_exc()
+        say(f"{part.name} failed: {what}")
+        place.notes.append(f"{part.name} failed: {' '.join(what.split())[-NOTE_LENGTH:]}")
         return False
     return True
 

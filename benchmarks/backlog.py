@@ -13,13 +13,17 @@ from benchmarks.host import NAMESPACE, POOL, Connection
 STEPS = 5
 """Of the runs that are compared with the peers'."""
 
-TABLES = {"workflows": "id", "workflow_payloads": "workflow_id", "workflow_steps": "workflow_id"}
-"""Tables with rows of a run, and their column with its id."""
-
-COLUMNS = """
-SELECT quote_ident(attname) FROM pg_attribute
- WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> $2
+TABLES = """
+SELECT c.oid::regclass::text AS name, a.attname AS key,
+       (SELECT string_agg(quote_ident(o.attname), ', ')
+          FROM pg_attribute o
+         WHERE o.attrelid = c.oid AND o.attnum > 0 AND NOT o.attisdropped AND o.attgenerated = '' AND o.attidentity = ''
+           AND o.attname <> a.attname) AS others
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+ WHERE c.relnamespace = 'perdure'::regnamespace AND c.relkind = 'r'
+   AND a.attname = CASE c.relname WHEN 'workflows' THEN 'id' ELSE 'workflow_id' END
 """
+"""Tables with rows of a run, their column with its id, and the other columns."""
 
 INDEXES = """
 SELECT format('DROP INDEX perdure.%I', i.indexname) AS drop, i.indexdef AS create
@@ -59,12 +63,11 @@ async def store_many(connection: Connection, prefix: str, count: int, workflow: 
 
 async def copy(connection: Connection, run_id: str, count: int) -> None:
     """Copies of a run and all that belongs to it, with ids that begin with its own."""
-    for table, key in TABLES.items():
-        columns = ", ".join(row[0] for row in await connection.fetch(COLUMNS, f"perdure.{table}", key))
+    for table in await connection.fetch(TABLES):
+        name, key, others = table["name"], table["key"], table["others"]
         await connection.execute(
-            f"INSERT INTO perdure.{table} ({key}, {columns}) "
-            f"SELECT $1 || '-' || lpad(n::text, 8, '0'), {columns} "
-            f"FROM perdure.{table}, generate_series(1, $2::integer) n WHERE {key} = $1",
+            f"INSERT INTO {name} ({key}, {others}) SELECT $1 || '-' || lpad(n::text, 8, '0'), {others} "
+            f"FROM {name}, generate_series(1, $2::integer) n WHERE {key} = $1",
             run_id,
             count,
         )

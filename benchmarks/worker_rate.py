@@ -2,8 +2,8 @@
 
     python benchmarks/worker_rate.py postgresql://… [--runs 4000] [--steps 5] [--slots 200] [--profile FILE]
 
-`measure` is what the table of benchmarks calls, on a migrated database. The command takes a database of its own on
-that server, and drops it.
+For profiles: the worker is in this process. `make bench` has the numbers, of a worker that has a process of its own.
+It takes a database of its own on that server, and drops it.
 """
 
 import argparse

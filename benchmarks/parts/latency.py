@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
 from perdure import Client
 
@@ -39,11 +40,12 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
     async with bench.database() as database:
         await database.settle()
         async with bench.workers(database), database.client() as client:
-            for case, wait in ((RUN, _run), (START, _start)):
-                before = await _flushes(database)
-                waited = await one_by_one(lambda wait=wait: wait(client), bench.size.latency_runs)  # type: ignore[misc]
-                flushes = (await _flushes(database) - before) / (bench.size.latency_runs + WARM_UP)
-                yield Row(SUBJECT, case, {**numbers.spread(waited, "ms"), "flushes": flushes})
+            before = await _flushes(database)
+            found = numbers.spread(await one_by_one(partial(_run, client), bench.size.latency_runs), "ms")
+            flushes = await _flushes(database) - before
+            yield Row(SUBJECT, RUN, {**found, "flushes": flushes / (bench.size.latency_runs + WARM_UP)})
+            waited = await one_by_one(partial(_start, client), bench.size.latency_runs)
+            yield Row(SUBJECT, START, numbers.spread(waited, "ms"))
             yield Row(SUBJECT, GAP, numbers.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
 
 
