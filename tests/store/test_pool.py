@@ -49,7 +49,23 @@ def test_url_is_made_from_parts_with_their_quoting(tmp_path: Path) -> None:
         ({"PERDURE_DATABASE_URL": "mysql://u:secret@db/n"}, "not mysql"),
         ({"PERDURE_DATABASE_URL": "postgresql+asyncpg://u:secret@db/n"}, "not postgresql\\+asyncpg"),
         ({"PERDURE_DATABASE_URL": "host=db password=secret"}, "without a scheme"),
+        ({"PERDURE_DATABASE_URL": "sqlite:///secret.db"}, "not sqlite"),
+        ({"PERDURE_DATABASE_URL": "redis://:secret@cache:6379"}, "not redis"),
+        ({"PERDURE_DATABASE_URL": "secret"}, "without a scheme"),
+        ({"PERDURE_DATABASE_URL": "secret:db"}, "without a scheme"),
+        ({"PERDURE_DATABASE_URL": "postgresql:secret@db"}, "must begin with postgresql://"),
         ({"PERDURE_DATABASE_URL": "postgresql://[secret"}, "not a URL"),
+        ({"PERDURE_DATABASE_URL": "postgresql://"}, "names no host"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@/n"}, "names no host"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:sec#secret@db/n"}, "has a #"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:1/secret@db/n"}, "an @ behind the host"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@db:port/n"}, "host or port"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@db:70000/n"}, "host or port"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@a:1,b:x/n"}, "host or port"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@a,,b/n"}, "host or port"),
+        ({"PERDURE_DATABASE_URL": "postgresql://u:secret@::1:5432/n"}, "host or port"),
+        ({"PERDURE_DATABASE_URL": " "}, "set PERDURE_DATABASE_URL"),
+        ({"PERDURE_DATABASE_HOST": "db", "PERDURE_DATABASE_PORT": "secret"}, "host or port"),
         ({"PERDURE_DATABASE_URL_FILE": "/no/such/file"}, "PERDURE_DATABASE_URL_FILE"),
     ],
 )
@@ -57,6 +73,33 @@ def test_what_is_no_database_is_refused_without_showing_a_password(env: dict[str
     with pytest.raises(ConfigurationError, match=says) as caught:
         database_url(env)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "postgres://db/n",
+        "postgresql://u:p%40ss%2Fw%3Ard%25@db/n",
+        "postgresql://u:p@one:5432,two:5433,three/n?target_session_attrs=read-write",
+        "postgresql://u:p@[::1]:5432/n",
+        "postgresql://u:p@[::1]/n",
+        "postgresql:///n?host=/run/postgresql",
+        "postgresql://u@db",
+    ],
+)
+def test_every_good_form_of_a_url_is_taken_as_it_is(url: str) -> None:
+    assert database_url({"PERDURE_DATABASE_URL": url}) == url
+
+
+async def test_a_password_with_escapes_and_a_second_host_lead_to_the_database(pg_url: str, conn: Connection) -> None:
+    await conn.execute("CREATE ROLE odd LOGIN PASSWORD 'p@ss/w:rd%#?'")
+    host = pg_url.partition("@")[2]
+    url = database_url({"PERDURE_DATABASE_URL": f"postgresql://odd:p%40ss%2Fw%3Ard%25%23%3F@127.0.0.1:1,{host}"})
+    session = await connect(url, application_name="x")
+    assert await session.fetchval("SELECT current_user") == "odd"
+    await session.close()
+    await conn.execute("DROP ROLE odd")
 
 
 async def test_every_session_has_its_limits(pg_url: str) -> None:

@@ -27,12 +27,15 @@ async def state_of_workers(conn: Connection) -> list[int]:
     return [found["state"] for found in await conn.fetch("SELECT state FROM perdure.workers ORDER BY started_at")]
 
 
-async def test_sigterm_lets_the_step_end_and_releases_the_run(db: str, conn: Connection) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+async def test_a_signal_lets_the_step_end_and_releases_the_run(
+    db: str, conn: Connection, number: signal.Signals
+) -> None:
     await enqueue(conn, "t.gated", "g", run_id="r1")
     with WorkerProcess(db) as first:
         await first.works()
         await until_effect(conn, "r1", "at", "begun")
-        first.send(signal.SIGTERM)
+        first.send(number)
         await first.says("draining")
         await open_gate(conn, "g")
         assert await first.ended() == 0

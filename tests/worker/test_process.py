@@ -48,6 +48,7 @@ async def ports(worker: WorkerProcess) -> tuple[int, int]:
         ({"modules": ""}, {}, "PRD-101", "PERDURE_MODULES is empty"),
         ({"slots": "many"}, {}, "PRD-101", "PERDURE_SLOTS='many'"),
         ({}, {"PERDURE_DATABASE_URL": "mysql://u:secret@h/d"}, "PRD-101", "must be a postgresql:// URL"),
+        ({}, {"PERDURE_DATABASE_URL": "postgresql://u:1/secret@h/d"}, "PRD-101", "an @ behind the host"),
     ],
 )
 async def test_what_cannot_start_says_why(

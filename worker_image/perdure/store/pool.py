@@ -10,13 +10,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import asyncpg
 
 from perdure.errors import ConfigurationError, PoolerInTheWay
 from perdure.model.variables import Variable
-from perdure.store import pooler
+from perdure.store import address, pooler
 
 CONNECT_SECONDS = 10.0
 """Longest attempt to connect: above any healthy handshake, below a third of the default lease of 30 s."""
@@ -214,15 +214,8 @@ def _milliseconds(seconds: float) -> str:
 
 def checked_url(url: str, source: str) -> str:
     """The URL. Raises `ConfigurationError` unless it is Postgres'; `source` says where it came from."""
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError as error:
-        raise ConfigurationError(f"{source} is not a URL: {error}") from None
-    if scheme not in {"postgres", "postgresql"}:
-        raise ConfigurationError(
-            f"{source} must be a postgresql:// URL, not {scheme or 'something without a scheme'}: "
-            "Perdure keeps its runs in Postgres only"
-        )
+    if (problem := address.problem(url)) is not None:
+        raise ConfigurationError(f"{source} {problem}")
     return url
 
 
