@@ -1,6 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format demo demo-down dev bench faults generate golden cluster-up cluster-down clean
+.PHONY: help venv test lint format demo demo-down dev bench faults model generate golden cluster-up cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ bench: venv ## the measures, into docs/benchmarks.md; QUICK=1: in five minutes; 
 
 faults: venv ## random programs under faults, counted; FAULT_SECONDS=300 SEED=1
 	@PYTHONPATH=.:worker_image .venv/bin/python -m tests.faults --seconds $(or $(FAULT_SECONDS),300) --seed $(or $(SEED),1)
+
+model: venv ## every state of larger instances of the protocol's model; minutes
+	@.venv/bin/python -m tests.model
 
 generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write

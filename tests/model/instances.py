@@ -1,0 +1,75 @@
+"""The instances that are explored, and what comes of each rule being absent (a table of it: docs/protocol.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.model.explore import STUCK
+from tests.model.protocol import Protocol
+
+STEPS = ("step", "step")
+FOREIGN = "a write by somebody who does not own the run any more"
+
+CANCEL = frozenset({"cancel"})
+STOP = frozenset({"stop"})
+SUSPEND_AND_CANCEL = frozenset({"suspend", "cancel"})
+SUSPEND_AND_RESUME = frozenset({"suspend", "resume"})
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Rules whose absence breaks a promise: the smallest instance that shows it, and what is broken."""
+
+    off: tuple[str, ...]
+    violation: str
+    program: tuple[str, ...] = STEPS
+    faults: int = 1
+    requests: frozenset[str] = frozenset()
+    sends: bool = True
+
+    @property
+    def protocol(self) -> Protocol:
+        return Protocol(self.program, self.faults, self.requests, frozenset(self.off), sends=self.sends)
+
+
+BROKEN = (
+    Broken(("R1", "R2"), FOREIGN),
+    Broken(("R3",), "step 0 was finished and is open again"),
+    Broken(("R4", "R5"), STUCK),
+    Broken(("R6",), STUCK),
+    Broken(("R7", "sweep"), STUCK, ("recv",), faults=0),
+    Broken(("R7",), STUCK, ("recv",)),
+    Broken(("sweep",), STUCK, ("recv",)),
+    Broken(("R8",), STUCK, ("recv",), faults=0, requests=CANCEL, sends=False),
+    Broken(("R9",), "the run succeeds although a cancel was accepted", ("step",), faults=0, requests=CANCEL),
+    Broken(("R10",), STUCK, faults=0, requests=SUSPEND_AND_CANCEL),
+    Broken(("R11",), "step 0 runs again and nothing had gone wrong", faults=0, requests=STOP),
+    Broken(("R12",), "a recovery is counted and no worker has died", faults=0),
+    Broken(("R13",), "step 0 is finished and its body begins again"),
+)
+
+SAVED = {"R1": "R2", "R2": "R1", "R4": "R5", "R5": "R4"}
+"""Rules whose absence alone breaks nothing, and what saves them. Each is one slip from being needed."""
+
+SMALL = {
+    "kills, cuts, lost leases": Protocol(STEPS, faults=1),
+    "two faults": Protocol(("step",), faults=2),
+    "a message": Protocol(("recv", "step"), faults=1),
+    "a message, a cancel": Protocol(("recv",), faults=1, requests=CANCEL),
+    "suspended for good, a cancel": Protocol(("step",), faults=1, requests=SUSPEND_AND_CANCEL),
+    "suspended and resumed": Protocol(("step",), faults=1, requests=SUSPEND_AND_RESUME),
+    "a clean stop": Protocol(("step",), faults=1, requests=STOP),
+}
+"""Explored whole in the tests: some seconds each."""
+
+LARGE = {
+    "two faults, two steps": Protocol(STEPS, faults=2),
+    "a message between steps": Protocol(("step", "recv", "step"), faults=1),
+    "a message between steps, a cancel": Protocol(("step", "recv", "step"), faults=1, requests=CANCEL),
+    "a message between steps, suspended and resumed": Protocol(
+        ("step", "recv", "step"), faults=1, requests=SUSPEND_AND_RESUME
+    ),
+    "a message between steps, a clean stop": Protocol(("step", "recv", "step"), faults=1, requests=STOP),
+    "a message, two faults": Protocol(("recv",), faults=2),
+}
+"""Explored whole by `make model`: minutes, and some gigabytes of memory."""

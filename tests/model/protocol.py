@@ -1,0 +1,463 @@
+"""What can happen next in the protocol: claim, lease, journal, park, wake, settle, and everything that goes wrong.
+
+`Protocol.steps` gives every event that is possible in a state, with the state after it. Rules can be switched off
+one by one; what each means is in docs/protocol.md. Events are of three kinds: the protocol's own, faults (of which a
+bounded number may happen) and requests from outside. A violation is found where an event does what must not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.model.state import (
+    ANSWERED,
+    CANCELLED,
+    DEAD,
+    DRAINING,
+    ENDED,
+    ENQUEUED,
+    FINAL,
+    GAP,
+    IDLE,
+    LIVE,
+    OFF,
+    RUNNING,
+    SENT,
+    STARTED,
+    STOPPED,
+    SUCCEEDED,
+    WAITING,
+    Answer,
+    Process,
+    Run,
+    State,
+    Statement,
+    Step,
+    Worker,
+)
+
+RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "sweep")
+"""What can be switched off. `sweep`: who waits for something that is there is woken again and again."""
+
+OWN, FAULT, REQUEST = "own", "fault", "request"
+
+
+class Event(NamedTuple):
+    """One possible event. `violation` says what it broke, empty if nothing."""
+
+    label: str
+    kind: str
+    state: State
+    violation: str = ""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """An instance of the model. `program` is made of "step" and "recv"; `requests` of "cancel", "suspend", "resume"
+    and "stop" (SIGTERM to a process); `off` names the rules that are switched off."""
+
+    program: tuple[str, ...] = ("step", "recv", "step")
+    faults: int = 1
+    requests: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
+    processes: int = 2
+    sends: bool = True
+    """Whether the message that the program waits for is ever sent."""
+    _bump: int = field(init=False, default=1)
+
+    def __post_init__(self) -> None:
+        assert self.off <= set(RULES), self.off
+        object.__setattr__(self, "_bump", 0 if "R2" in self.off else 1)
+
+    def on(self, rule: str) -> bool:
+        """Whether the rule holds."""
+        return rule not in self.off
+
+    @property
+    def first(self) -> State:
+        """Two processes that have registered, and a run that nobody has taken."""
+        return State(
+            run=Run(),
+            steps=tuple(Step() for _ in self.program),
+            workers=tuple(Worker(number) for number in range(self.processes)),
+            processes=tuple(Process(worker=number, at=IDLE) for number in range(self.processes)),
+            bodies=tuple(0 for _ in self.program),
+        )
+
+    def ended(self, state: State) -> bool:
+        """Whether the run may rest here: it has ended, or it waits for what never comes and nobody wants its end."""
+        run = state.run
+        if run.cancel:
+            return run.status in ENDED
+        for_good = run.suspended and "resume" not in self.requests and run.status == ENQUEUED
+        return run.status in ENDED or for_good or (run.status == WAITING and not self.sends)
+
+    # -- events
+
+    def steps(self, state: State) -> Iterator[Event]:
+        """Everything that can happen now."""
+        alike = len({process._replace(worker=0) for process in state.processes}) == 1 and state.run.epoch == 0
+        for number, process in enumerate(state.processes):
+            if number and alike and not state.faults and not state.asked:
+                # The processes are the same so far: what the second does first, the first may do.
+                break
+            yield from self._process(state, number, process)
+        for number, statement in enumerate(state.late):
+            rest = state._replace(late=state.late[:number] + state.late[number + 1 :])
+            after, _, violation = self.execute(rest, statement)
+            yield Event(f"late: {_say(statement)}", OWN, after, violation)
+        for number, worker in enumerate(state.workers):
+            yield from self._lease(state, number, worker)
+        yield from self._outside(state)
+
+    def _process(self, state: State, number: int, process: Process) -> Iterator[Event]:
+        name = "AB"[number]
+        match process.at:
+            case "off":
+                yield self._register(state, number, f"{name} starts anew")
+                return
+            case "idle":
+                if process.stopping:
+                    yield self._stopped(state, number, process, name)
+                elif state.run.status == ENQUEUED and not (self.on("R13") and state.workers[process.worker].out):
+                    claim = Statement("claim", process.worker)
+                    sent = process._replace(at=SENT, statement=claim)
+                    yield Event(f"{name} sends a claim", OWN, _with(state, number, sent))
+            case "sent":
+                assert process.statement is not None
+                after, answer, violation = self.execute(state, process.statement)
+                answered = process._replace(at=ANSWERED, answer=answer)
+                yield Event(
+                    f"{name}'s {_say(process.statement)} commits", OWN, _with(after, number, answered), violation
+                )
+            case "answered":
+                yield Event(f"{name} hears the answer", OWN, self._heard(state, number, process))
+            case "gap":
+                yield self._body(state, number, process, name)
+        yield from self._beat(state, number, process, name)
+        if process.at in (SENT, ANSWERED) and state.faults < self.faults:
+            yield self._cut(state, number, process, name)
+        if state.faults < self.faults:
+            killed = _orphan(state, process)._replace(faults=state.faults + 1)
+            yield Event(f"{name} is killed", FAULT, _with(killed, number, Process(worker=process.worker)))
+        if "stop" in self.requests and "stop" not in state.asked and not process.stopping:
+            told = _with(state, number, process._replace(stopping=True))
+            yield Event(f"{name} is told to stop", REQUEST, told._replace(asked=state.asked | {"stop"}))
+
+    # -- what a process does
+
+    def _heard(self, state: State, number: int, process: Process) -> State:
+        """The answer arrives; the process decides what it does next and sends that."""
+        answer, statement = process.answer, process.statement
+        assert answer is not None and statement is not None
+        idle = Process(worker=process.worker, at=IDLE, stopping=process.stopping)
+        process = process._replace(answer=None, statement=None)
+        if statement.kind == "claim":
+            if not answer.got:
+                return _with(state, number, idle)
+            process = process._replace(
+                fence=answer.fence, epoch=answer.epoch, seq=0, position=answer.position, finished=-1, seen=answer.wake
+            )
+        elif not answer.got and statement.kind != "recv":
+            return _with(state, number, idle)
+        elif statement.kind == "recv":
+            if not answer.fence:  # not owned
+                return _with(state, number, idle)
+            process = process._replace(seen=answer.wake)
+            if not answer.got:
+                if not (answer.cancel or answer.suspended or process.stopping):
+                    return self._send(state, number, process, ending="park")
+                return self._next(state, number, process, cancel=answer.cancel, suspended=answer.suspended)
+            process = process._replace(position=process.position + 1)
+        elif statement.ending:
+            if answer.ended:
+                return _with(state, number, idle)
+            return self._send(state, number, process, ending="cancel")
+        else:
+            process = process._replace(finished=-1)
+            if statement.start >= 0 and not answer.cancel and not answer.suspended:
+                return _with(state, number, process._replace(at=GAP))
+        return self._next(state, number, process, cancel=answer.cancel, suspended=answer.suspended)
+
+    def _next(self, state: State, number: int, process: Process, *, cancel: bool, suspended: bool) -> State:
+        """The body is at its next durable call."""
+        if cancel:
+            return self._send(state, number, process, ending="cancel")
+        if suspended or process.stopping:
+            if process.finished >= 0 and not self.on("R11"):
+                # The finish goes its own way and is overtaken.
+                late = Statement(
+                    "journal", process.worker, process.fence, process.epoch, process.seq + 1, process.finished
+                )
+                state = state._replace(late=_sorted(state.late, late))
+                process = process._replace(finished=-1, seq=process.seq + 1)
+            return self._send(state, number, process, ending="release")
+        if process.position == len(self.program):
+            return self._send(state, number, process, ending="succeed")
+        if self.program[process.position] == "step":
+            return self._send(state, number, process, start=process.position)
+        if process.finished >= 0:
+            return self._send(state, number, process)
+        return self._send(state, number, process, kind="recv")
+
+    def _send(
+        self, state: State, number: int, process: Process, *, kind: str = "journal", start: int = -1, ending: str = ""
+    ) -> State:
+        statement = Statement(
+            kind,
+            process.worker,
+            process.fence,
+            process.epoch,
+            process.seq + 1,
+            finish=process.finished,
+            start=process.position if kind == "recv" else start,
+            ending=ending,
+            seen=process.seen,
+        )
+        return _with(state, number, process._replace(at=SENT, seq=process.seq + 2, statement=statement))
+
+    def _body(self, state: State, number: int, process: Process, name: str) -> Event:
+        """Between the acknowledged start and the body's first line."""
+        position = process.position
+        if self.on("R13") and state.workers[process.worker].out:
+            idle = Process(worker=process.worker, at=IDLE, stopping=process.stopping)
+            return Event(f"{name} has no lease and lets go", OWN, _with(state, number, idle))
+        violation = ""
+        if state.steps[position].status == FINAL:
+            violation = f"step {position} is finished and its body begins again"
+        bodies = _put(state.bodies, position, state.bodies[position] + 1)
+        if bodies[position] > 1 + state.faults:
+            violation = violation or f"step {position} runs again and nothing had gone wrong"
+        after = state._replace(bodies=bodies)
+        ran = process._replace(finished=position, position=position + 1)
+        return Event(
+            f"{name} runs the body of step {position}",
+            OWN,
+            self._next(after, number, ran, cancel=False, suspended=False),
+            violation,
+        )
+
+    def _stopped(self, state: State, number: int, process: Process, name: str) -> Event:
+        worker = state.workers[process.worker]
+        if worker.state in (LIVE, DRAINING):
+            state = state._replace(workers=_put(state.workers, process.worker, worker._replace(state=STOPPED)))
+        return Event(f"{name} stops cleanly", OWN, _with(state, number, Process(worker=process.worker)))
+
+    def _register(self, state: State, number: int, label: str) -> Event:
+        workers = (*state.workers, Worker(number))
+        after = state._replace(workers=workers)
+        return Event(label, OWN, _with(after, number, Process(worker=len(workers) - 1, at=IDLE)))
+
+    def _beat(self, state: State, number: int, process: Process, name: str) -> Iterator[Event]:
+        worker = state.workers[process.worker]
+        if worker.state in (DEAD, STOPPED):
+            yield self._register(_orphan(state, process), number, f"{name} hears that it is dead and registers anew")
+            return
+        held = state._replace(workers=_put(state.workers, process.worker, worker._replace(out=False)))
+        if worker.out:
+            yield Event(f"{name} beats", OWN, held)
+        run = state.run
+        holds = process.at != IDLE and process.fence == run.fence
+        asking = process.statement is not None and process.statement.kind == "claim"
+        if self.on("R6") and run.status == RUNNING and run.owner == process.worker and not holds and not asking:
+            given = run._replace(status=ENQUEUED, owner=-1, fence=run.fence + self._bump, epoch=run.epoch + 1)
+            yield Event(f"{name} beats and gives back what it does not know", OWN, held._replace(run=given))
+
+    def _cut(self, state: State, number: int, process: Process, name: str) -> Event:
+        """No answer: a claim is left to the beats, everything else is sent again as it was."""
+        assert process.statement is not None
+        after = _orphan(state, process)._replace(faults=state.faults + 1)
+        if process.statement.kind == "claim":
+            left = Process(worker=process.worker, at=IDLE, stopping=process.stopping)
+        else:
+            left = process._replace(at=SENT, answer=None)
+        return Event(f"{name}'s connection is cut", FAULT, _with(after, number, left))
+
+    # -- what the database does
+
+    def execute(self, state: State, statement: Statement) -> tuple[State, Answer, str]:
+        """One statement: the state after it, its answer, what it broke."""
+        if statement.kind == "claim":
+            return self._claim(state, statement)
+        run = state.run
+        owned = run.fence == statement.fence
+        if self.on("R1"):
+            owned = owned and run.status == RUNNING and run.owner == statement.worker
+        if not owned:
+            return state, Answer(False), ""
+        violation = "" if run.epoch == statement.epoch else "a write by somebody who does not own the run any more"
+        answer = Answer(True, run.fence, run.epoch, wake=run.wake, cancel=run.cancel, suspended=run.suspended)
+        if statement.kind == "recv":
+            state, answer, broken = self._receive(state, statement, answer)
+            return state, answer, violation or broken
+        steps, broken = state.steps, ""
+        if statement.finish >= 0:
+            steps, broken = self._upsert(steps, statement.finish, FINAL, statement.fence, statement.seq)
+        if statement.start >= 0 and not run.cancel:
+            steps, other = self._upsert(steps, statement.start, STARTED, statement.fence, statement.seq + 1)
+            broken = broken or other
+        violation = violation or broken
+        if statement.ending:
+            run, broken = self._end(run, statement)
+            violation = violation or broken
+            answer = answer._replace(ended=run.epoch != answer.epoch)
+        return state._replace(run=run, steps=steps), answer, violation
+
+    def _claim(self, state: State, statement: Statement) -> tuple[State, Answer, str]:
+        run, worker = state.run, state.workers[statement.worker]
+        ready = run.status == ENQUEUED and (not run.suspended or (run.cancel and self.on("R10")))
+        if not ready or (self.on("R4") and (worker.state != LIVE or worker.out)):
+            return state, Answer(False), ""
+        taken = run._replace(
+            status=RUNNING,
+            owner=statement.worker,
+            fence=run.fence + 1,
+            epoch=run.epoch + 1,
+            recoveries=run.recoveries + (0 if self.on("R12") else 1),
+        )
+        position = next((at for at, step in enumerate(state.steps) if step.status != FINAL), len(state.steps))
+        answer = Answer(True, taken.fence, taken.epoch, position, run.wake, run.cancel, run.suspended)
+        return state._replace(run=taken), answer, _miscounted(taken, state)
+
+    def _receive(self, state: State, statement: Statement, answer: Answer) -> tuple[State, Answer, str]:
+        at = statement.start
+        if state.steps[at].status == FINAL:
+            return state, answer, ""
+        if state.message != 1:
+            return state, answer._replace(got=False), ""
+        steps, broken = self._upsert(state.steps, at, FINAL, statement.fence, statement.seq)
+        return state._replace(steps=steps, message=2), answer, broken
+
+    def _upsert(
+        self, steps: tuple[Step, ...], at: int, status: int, fence: int, seq: int
+    ) -> tuple[tuple[Step, ...], str]:
+        row = steps[at]
+        if self.on("R3") and (row.status == FINAL or (row.fence, row.seq) >= (fence, seq)):
+            return steps, ""
+        broken = f"step {at} was finished and is open again" if row.status == FINAL and status != FINAL else ""
+        return _put(steps, at, Step(status, fence, seq)), broken
+
+    def _end(self, run: Run, statement: Statement) -> tuple[Run, str]:
+        broken = ""
+        match statement.ending:
+            case "succeed":
+                if run.cancel:
+                    if self.on("R9"):
+                        return run, ""
+                    broken = "the run succeeds although a cancel was accepted"
+                status = SUCCEEDED
+            case "cancel":
+                status = CANCELLED
+            case "park":
+                seen = run.wake == statement.seen and not run.cancel
+                status = WAITING if seen or not self.on("R7") else ENQUEUED
+            case _:
+                status = ENQUEUED
+        return (
+            run._replace(status=status, owner=-1, fence=run.fence + self._bump, epoch=run.epoch + 1),
+            broken,
+        )
+
+    # -- leases and recovery
+
+    def _lease(self, state: State, number: int, worker: Worker) -> Iterator[Event]:
+        name = f"worker {number}"
+        if worker.state in (LIVE, DRAINING):
+            if not worker.out:
+                # Nobody beats for it any more: no further fault. Else its process is paused or cut off.
+                gone = state.processes[worker.process].worker != number or state.processes[worker.process].at == OFF
+                if gone or state.faults < self.faults:
+                    after = state._replace(workers=_put(state.workers, number, worker._replace(out=True)))
+                    after = after if gone else after._replace(faults=state.faults + 1)
+                    yield Event(f"the lease of {name} runs out", OWN if gone else FAULT, after)
+            else:
+                dead = _put(state.workers, number, worker._replace(state=DEAD))
+                yield Event(f"{name} is marked dead", OWN, state._replace(workers=dead, deaths=state.deaths + 1))
+            return
+        if worker.forgotten:
+            return
+        owns = state.run.status == RUNNING and state.run.owner == number
+        if owns or not self.on("R5"):
+            after = state
+            violation = ""
+            if owns:
+                run = self._moved(state.run, worker)
+                after, violation = state._replace(run=run), _miscounted(run, state)
+            if not self.on("R5"):
+                after = after._replace(workers=_put(state.workers, number, worker._replace(forgotten=True)))
+            yield Event(f"the runs of {name} are moved", OWN, after, violation)
+
+    def _moved(self, run: Run, worker: Worker) -> Run:
+        counts = worker.state == DEAD or not self.on("R12")
+        return run._replace(
+            status=CANCELLED if run.cancel else ENQUEUED,
+            owner=-1,
+            fence=run.fence + self._bump,
+            epoch=run.epoch + 1,
+            recoveries=run.recoveries + (1 if counts else 0),
+        )
+
+    # -- from outside
+
+    def _outside(self, state: State) -> Iterator[Event]:
+        run = state.run
+        if self.sends and "recv" in self.program and state.message == 0:
+            yield Event("a message is written", OWN, state._replace(message=1, poke=True))
+        if state.poke:
+            woken = self._woken(run._replace(wake=run.wake + 1))
+            yield Event("its receiver is woken", OWN, state._replace(run=woken, poke=False))
+            if state.faults < self.faults:
+                yield Event("its sender dies", FAULT, state._replace(poke=False, faults=state.faults + 1))
+        if self.on("sweep") and run.status == WAITING and state.message == 1:
+            yield Event("the sweep wakes who has a message", OWN, state._replace(run=self._woken(run)))
+        for request in sorted(self.requests - state.asked - {"stop"}):
+            if run.status in ENDED or (request == "resume" and not run.suspended):
+                continue
+            kind = OWN if request == "resume" else REQUEST
+            yield Event(request, kind, state._replace(run=self._asked(run, request), asked=state.asked | {request}))
+
+    def _woken(self, run: Run) -> Run:
+        if run.status != WAITING:
+            return run
+        return run._replace(status=ENQUEUED, fence=run.fence + self._bump, epoch=run.epoch + 1)
+
+    def _asked(self, run: Run, request: str) -> Run:
+        if request in ("suspend", "resume"):
+            return run._replace(suspended=request == "suspend")
+        run = run._replace(cancel=True)
+        if run.status in (ENQUEUED, WAITING) and self.on("R8"):
+            return run._replace(status=CANCELLED, fence=run.fence + self._bump, epoch=run.epoch + 1)
+        return run
+
+
+def _put(items: tuple, at: int, item: object) -> tuple:  # type: ignore[type-arg]
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def _with(state: State, number: int, process: Process) -> State:
+    return state._replace(processes=_put(state.processes, number, process))
+
+
+def _sorted(late: tuple[Statement, ...], *more: Statement) -> tuple[Statement, ...]:
+    return tuple(sorted({*late, *more}))
+
+
+def _orphan(state: State, process: Process) -> State:
+    """Nobody waits any more for what this process has under way."""
+    if process.at != SENT or process.statement is None:
+        return state
+    return state._replace(late=_sorted(state.late, process.statement))
+
+
+def _miscounted(run: Run, state: State) -> str:
+    return "a recovery is counted and no worker has died" if run.recoveries > state.deaths else ""
+
+
+def _say(statement: Statement) -> str:
+    parts = [f"finish of {statement.finish}"] if statement.finish >= 0 else []
+    if statement.start >= 0 and statement.kind == "journal":
+        parts.append(f"start of {statement.start}")
+    parts += [statement.ending] if statement.ending else []
+    return f"{' and '.join(parts) or statement.kind} (fence {statement.fence})"

@@ -1,0 +1,117 @@
+"""The states of the protocol's model: one run, two processes, statements under way. Values only.
+
+What is left out, and why that is no hole: payloads (a write is known by its fence and number), names and inputs,
+several runs (they share nothing but the workers' rows), time (whatever may happen later may happen at any moment).
+`epoch` and the counts at the end exist only in the model: they say what is true, not what the database knows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ENQUEUED, RUNNING, WAITING, SUCCEEDED, CANCELLED = "enqueued", "running", "waiting", "succeeded", "cancelled"
+ENDED = (SUCCEEDED, CANCELLED)
+
+LIVE, DRAINING, STOPPED, DEAD = "live", "draining", "stopped", "dead"
+
+OFF, IDLE, SENT, ANSWERED, GAP = "off", "idle", "sent", "answered", "gap"
+"""A process: not there; holds nothing; its statement is under way; the answer is under way; a start was acknowledged
+and the body's first line has not run."""
+
+NONE, STARTED, FINAL = 0, 1, 2
+"""A step's row."""
+
+
+class Run(NamedTuple):
+    """The run's row."""
+
+    status: str = ENQUEUED
+    owner: int = -1
+    fence: int = 0
+    wake: int = 0
+    cancel: bool = False
+    suspended: bool = False
+    recoveries: int = 0
+    epoch: int = 0
+    """Ownerships that began or ended so far."""
+
+
+class Step(NamedTuple):
+    """A step's row."""
+
+    status: int = NONE
+    fence: int = -1
+    seq: int = 0
+
+
+class Worker(NamedTuple):
+    """A row of `workers`. `out`: its lease has run out. `forgotten`: nobody looks for its runs any more."""
+
+    process: int
+    state: str = LIVE
+    out: bool = False
+    forgotten: bool = False
+
+
+class Statement(NamedTuple):
+    """What a process sends. `finish` and `start` are positions in the program, -1 for none."""
+
+    kind: str
+    worker: int
+    fence: int = 0
+    epoch: int = 0
+    seq: int = 0
+    finish: int = -1
+    start: int = -1
+    ending: str = ""
+    seen: int = 0
+
+
+class Answer(NamedTuple):
+    """What comes back. `got`: the claim took the run, the run is owned, the message was there. `ended`: the ending
+    was accepted."""
+
+    got: bool
+    fence: int = 0
+    epoch: int = 0
+    position: int = 0
+    wake: int = 0
+    cancel: bool = False
+    suspended: bool = False
+    ended: bool = False
+
+
+class Process(NamedTuple):
+    """A process: which row of `workers` is its own, the claim it holds, what it waits for."""
+
+    worker: int = -1
+    at: str = OFF
+    fence: int = 0
+    epoch: int = 0
+    seq: int = 0
+    position: int = 0
+    finished: int = -1
+    """The step whose body has ended and whose finish is not acknowledged."""
+    seen: int = 0
+    stopping: bool = False
+    statement: Statement | None = None
+    answer: Answer | None = None
+
+
+class State(NamedTuple):
+    """Everything. `late` are statements whose sender does not wait for them any more."""
+
+    run: Run
+    steps: tuple[Step, ...]
+    workers: tuple[Worker, ...]
+    processes: tuple[Process, ...]
+    late: tuple[Statement, ...] = ()
+    message: int = 0
+    """0: not sent; 1: in the inbox; 2: received."""
+    poke: bool = False
+    """The sender has still to wake the receiver."""
+    faults: int = 0
+    deaths: int = 0
+    bodies: tuple[int, ...] = ()
+    asked: frozenset[str] = frozenset()
+    """Requests from outside that were made."""
