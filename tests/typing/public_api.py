@@ -49,6 +49,26 @@ async def named() -> int:
     return 1
 
 
+async def outside(client: perdure.Client) -> None:
+    handle = assert_type(await client.start(order, "x"), perdure.Handle[dict[str, int]])
+    assert_type(await client.start(order.options(id="x", timeout=1.5), order_id="x"), perdure.Handle[dict[str, int]])
+    assert_type(await handle.result(timeout=1), dict[str, int])
+    assert_type(await handle.output(), dict[str, int])
+    assert_type(await handle.output_raw(), str | None)
+    assert_type(await handle.wait(), perdure.RunStatus)
+    assert_type(await handle.cancel(), perdure.RunStatus)
+    assert_type(await client.run(named), int)
+    assert_type(client.handle("x", named), perdure.Handle[int])
+    assert_type(client.handle("x"), perdure.Handle[Any])
+    assert_type(await client.start_many(named.prepare() for _ in range(3)), list[perdure.Handle[int]])
+    assert_type(await client.start_by_name("named"), perdure.Handle[Any])
+    await client.start(order)  # type: ignore[call-arg]
+    await client.start(order, 1)  # type: ignore[arg-type]
+    await client.run(named, "x")  # type: ignore[call-arg]
+    order.prepare(1)  # type: ignore[arg-type]
+    order.options(priority="high")  # type: ignore[arg-type]
+
+
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])
 steps: Step[[str], float] = weigh
 flows: Workflow[[], int] = named

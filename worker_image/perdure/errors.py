@@ -154,9 +154,13 @@ class StepFailed(PerdureError):
 
 
 class WorkflowFailed(PerdureError):
-    """The body of a run raised; the recorded message says what."""
+    """The body of a run raised an exception whose own class is not rebuilt here; `type_name` names it."""
 
     code = "PRD-501"
+
+    def __init__(self, message: str, type_name: str = "") -> None:
+        super().__init__(message)
+        self.type_name = type_name
 
 
 class WorkflowCancelled(PerdureError):

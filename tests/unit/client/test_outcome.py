@@ -18,6 +18,7 @@ from perdure.errors import (
     MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
     PerdureError,
+    StepFailed,
     WorkflowCancelled,
     WorkflowFailed,
     WorkflowNotFinished,
@@ -103,6 +104,12 @@ def test_a_failure_is_raised_as_its_own_class_and_says_which_run_raised_it() -> 
 def test_a_failure_of_a_class_that_is_not_here_is_a_failed_workflow_that_names_it() -> None:
     with pytest.raises(WorkflowFailed, match=r"run x failed in step charge: shop\.Declined: no money"):
         value(failed(ErrorRecord("shop.Declined", "no money", step="charge")))
+
+
+def test_a_failure_that_could_not_be_built_where_it_happened_is_a_failed_workflow_too() -> None:
+    with pytest.raises(WorkflowFailed, match=r"run x failed in step charge: shop\.Declined: no money") as raised:
+        value(failed(describe(StepFailed("shop.Declined: no money", "shop.Declined"), "charge")))
+    assert raised.value.type_name == "shop.Declined"
 
 
 def test_a_failure_of_ours_keeps_its_code_and_can_be_read() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from perdure import errors
-from perdure.model.states import RUN_TRANSITIONS
+from perdure.model.states import PHASE_OF, RUN_TRANSITIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,6 +44,12 @@ def test_the_diagram_of_states_is_the_table() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     arrows = set(re.findall(r"^  (\w+) --> (\w+)$", text, flags=re.MULTILINE))
     assert arrows == {(start.name, end.name) for start, ends in RUN_TRANSITIONS.items() for end in ends}
+
+
+def test_the_table_of_statuses_has_each_with_its_phase() -> None:
+    text = (ROOT / "docs/reference/statuses.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w+) \|", text, flags=re.MULTILINE)
+    assert rows == [(status.name, phase.value) for status, phase in PHASE_OF.items()]
 
 
 def test_every_dependency_has_a_reason() -> None:

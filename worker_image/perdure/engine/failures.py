@@ -52,7 +52,10 @@ def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
 def rebuild_run(record: ErrorRecord, run_id: str) -> Exception:
     """The exception of a failed run: of its own class if that can be found and built, else `WorkflowFailed`."""
     step = f" in step {record.step}" if record.step else ""
-    error = _own(record) or WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}")
+    error = _own(record) or WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}", record.type)
+    if isinstance(error, StepFailed):
+        # Of a class that could not be built even where the body ran.
+        error = WorkflowFailed(f"run {run_id} failed{step}: {error.message}", error.type_name)
     if isinstance(error, MaxStepRetriesExceeded) and not hasattr(error, "errors"):
         # Its list stands with the step.
         error.errors = ()
