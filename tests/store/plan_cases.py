@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.model.outcome import Succeeded
+from perdure.model.rows import StepWrite
+from perdure.model.states import StepStatus
+from perdure.store import journal
+from perdure.store.journal import RunWrites
+
 IDS = [f"r{n:06}" for n in range(1, 101)]
 FINISHED = [f"f{n:06}" for n in range(1, 101)]
 MANY = [f"q{n:06}" for n in range(1, 401)]
@@ -25,32 +31,15 @@ def case(statement: str, arguments: Sequence[Any], indexes: str, most_rows: int)
     return Case(statement, arguments, frozenset(indexes.split()), most_rows)
 
 
-def steps_of(runs: Sequence[str], worker_fence: int = 1) -> list[list[Any]]:
-    """Columns of one finish and one start of each run."""
-    rows = [(run, worker_fence, index, seq, status) for run in runs for index, seq, status in ((3, 1, 30), (4, 2, 10))]
-    ids, fences, indexes, seqs, statuses = (list(column) for column in zip(*rows, strict=True))
-    count = len(rows)
-    empty = [None] * count
-    return [
-        ids,
-        fences,
-        indexes,
-        seqs,
-        ["step"] * count,
-        statuses,
-        ["[]"] * count,
-        empty,
-        empty,
-        [0] * count,
-        empty,
-        empty,
+def journal_writes(runs: Sequence[str], worker: str, endings: int) -> Sequence[Any]:
+    """Of each run the finish of a step and the start of the next; so many of them end."""
+    finish = StepWrite(3, 1, "step", StepStatus.SUCCEEDED, None, "1")
+    begin = StepWrite(4, 2, "step", StepStatus.RUNNING, "[]", fresh=True)
+    writes = [
+        RunWrites(run, 1, (finish, begin), Succeeded("1") if number < endings else None)
+        for number, run in enumerate(runs)
     ]
-
-
-def endings_of(runs: Sequence[str]) -> list[list[Any]]:
-    count = len(runs)
-    empty = [None] * count
-    return [list(runs), [1] * count, ["succeeded"] * count, [0] * count, ["1"] * count, empty, empty, empty, empty]
+    return journal.arguments(worker, writes, journal.DEFAULT_BACKOFF)
 
 
 UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None, ""]
@@ -91,18 +80,8 @@ CASES = [
     case("claim", [*CLAIM, "v2", 100, *ranges("v2")], "workflows_ready workflows_pkey", 600),
     case("claim", [*CLAIM, "v9", 50, *ranges("", "v9")], "workflows_ready workflows_pkey", 400),
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
-    case(
-        "journal_commit",
-        [OWNED, "w0001", *steps_of(OWNED), *endings_of(OWNED[:1]), 1.0, 5.0, 3600.0, 3],
-        "workflow_payloads_pkey",
-        60,
-    ),
-    case(
-        "journal_commit",
-        [MANY, "w0050", *steps_of(MANY), *endings_of(MANY[:100]), 1.0, 5.0, 3600.0, 3],
-        "workflow_payloads_pkey",
-        1000,
-    ),
+    case("journal_commit", journal_writes(OWNED, "w0001", 1), "workflows_pkey workflow_payloads_pkey", 60),
+    case("journal_commit", journal_writes(MANY, "w0050", 100), "workflows_pkey workflow_payloads_pkey", 1000),
     case(
         "transaction_step",
         [OWNED[0], "w0001", 1, 4, 9, 0, "1", None],
@@ -110,6 +89,13 @@ CASES = [
         5,
     ),
     case("transaction_settled", [OWNED[0]], "workflows_pkey", 1),
+    case("idempotency_mark", ["ns", "k000001", "t", None], "", 1),
+    case("idempotency_claim", ["ns", "k000001", "t", 30.0], "", 1),
+    case("idempotency_read", ["ns", "k000001"], "idempotency_keys_pkey", 1),
+    case("idempotency_renew", ["ns", "k000001", "t", 30.0], "idempotency_keys_pkey", 1),
+    case("idempotency_finish", ["ns", "k000001", "t", None, None], "idempotency_keys_pkey", 1),
+    case("idempotency_release", ["ns", "k000001", "t"], "idempotency_keys_pkey", 1),
+    case("idempotency_sweep", [100], "idempotency_keys_expired idempotency_keys_pkey", 250),
     case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),
     case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),
     case("run_upsert", ["new", *UPSERT], "workflows_pkey", 2),
@@ -117,7 +103,12 @@ CASES = [
     case("run_cancel", ["r000001", "Immediate", "why"], "workflows_pkey", 4),
     case("run_gone", [IDS], "workflows_pkey", 600),
     case("run_purge_calls", [100, 10_000], "workflows_gone messages_key event_waits_of", 1000),
-    case("retention_mark", ["ns", "default", 2592000, "2000-01-01T00:00:00Z", "", 200], "workflows_ended workflows_children", 1500),
+    case(
+        "retention_mark",
+        ["ns", "default", 2592000, "2000-01-01T00:00:00Z", "", 200],
+        "workflows_ended workflows_children",
+        1500,
+    ),
     case("run_purge_steps", [100, 10_000], "workflows_gone workflow_steps_pkey", 1500),
     case("run_purge", [100], "workflows_gone", 1000),
     case("run_ids", ["ns", "r000500", 500], "workflows_resource", 500),

@@ -30,6 +30,7 @@ def ending(value: Ending) -> Statement:
 
 UNDER_A_FENCE: dict[str, Statement] = {
     "start": lambda conn, run: write(conn, run, start()),
+    "fresh start": lambda conn, run: write(conn, run, start(fresh=True)),
     "finish": lambda conn, run: write(conn, run, finish()),
     "failure": lambda conn, run: write(conn, run, failure()),
     "succeeded": ending(Succeeded("1")),
@@ -74,7 +75,7 @@ async def test_a_reason_is_not_written_under_another_fence(conn: Connection) -> 
 
 
 def test_every_statement_that_takes_a_fence_is_tried() -> None:
-    """Whoever adds one adds it here. Rows of arguments are called r and x."""
+    """Whoever adds one adds it here. Rows of arguments are called sent, r and x."""
     folder = Path(statements.__file__).parent / "sql"
-    fenced = {path.stem for path in folder.glob("*.sql") if re.search(r"\b[rx]\.fence\b", path.read_text())}
+    fenced = {path.stem for path in folder.glob("*.sql") if re.search(r"\b(sent|[rx])\.fence\b", path.read_text())}
     assert fenced == {"journal_commit", "worker_give_back", "backlog_set_waiting"}

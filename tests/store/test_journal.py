@@ -1,5 +1,6 @@
 import json
 
+import asyncpg
 import pytest
 from perdure.model.outcome import Cancelled, ErrorRecord, Failed, Lost, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import StepWrite, WaitingFor
@@ -276,6 +277,75 @@ async def test_one_batch_holds_many_runs_each_with_its_own_answer(conn: Connecti
     assert all(ack.owned for ack in acks.values())
     assert sum(ack.ended is RunStatus.SUCCEEDED for ack in acks.values()) == 10
     assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps") == 40
+
+
+async def test_a_fresh_start_is_recorded_as_any_other(conn: Connection) -> None:
+    run, other = await claimed(conn), await claimed(conn, "r2")
+    await write(conn, run, start(fresh=True))
+    await write(conn, other, start())
+
+    [one], [two] = await step_rows(conn), await step_rows(conn, "r2")
+    apart = {"workflow_id", "started_at"}
+    assert {key: value for key, value in one.items() if key not in apart} == {
+        key: value for key, value in two.items() if key not in apart
+    }
+
+
+async def test_a_fresh_start_is_refused_once_the_run_is_cancelled(conn: Connection) -> None:
+    run = await claimed(conn)
+    await runs.cancel(conn, "r1", CancelMode.GRACEFUL, "why")
+
+    ack = await write(conn, run, start(fresh=True))
+
+    assert ack.flags is not None
+    assert (ack.owned, ack.flags.cancel_mode) == (True, CancelMode.GRACEFUL)
+    assert await step_rows(conn) == []
+
+
+async def test_a_fresh_start_that_is_there_is_told_apart_and_sent_again_as_resent(conn: Connection) -> None:
+    run = await claimed(conn)
+    await write(conn, run, start(fresh=True))
+    await write(conn, run, finish())
+    before = await step_rows(conn)
+    again = RunWrites(run.id, run.fence, [start(fresh=True)])
+
+    with pytest.raises(asyncpg.UniqueViolationError) as caught:
+        await journal.commit(conn, "w1", [again])
+    assert journal.is_not_fresh(caught.value)
+    again.resent = True
+    acks = await journal.commit(conn, "w1", [again])
+
+    assert acks["r1"].owned
+    assert await step_rows(conn) == before
+
+
+@pytest.mark.parametrize("value", ["a\x1fb", "\x1f"])
+async def test_a_separator_in_a_value_is_a_bad_row(conn: Connection, value: str) -> None:
+    run = await claimed(conn)
+
+    with pytest.raises(asyncpg.DataError):
+        await write(conn, run, start(), finish(1, 2, value))
+
+
+async def test_columns_may_hold_nothing_at_any_place(conn: Connection) -> None:
+    run = await claimed(conn)
+    await write(conn, run, *(start(index, index + 1, fresh=index % 2 == 0) for index in range(4)))
+    await write(
+        conn,
+        run,
+        failure(0, 5),
+        finish(1, 6),
+        StepWrite(2, 7, "step", StepStatus.RETRYING, None, None, "{}", 1, "[]", 10.0),
+        finish(3, 8),
+    )
+
+    rows = await step_rows(conn)
+    assert [(row["output"] is None, row["error"] is None, row["wake_at"] is None) for row in rows] == [
+        (True, False, True),
+        (False, True, True),
+        (True, False, False),
+        (False, True, True),
+    ]
 
 
 async def test_a_batch_without_writes_asks_what_is_owned(conn: Connection) -> None:

@@ -28,6 +28,18 @@ async def test_a_start_is_durable_on_return_with_everything_before_it(here: Benc
     assert here.metrics.value(names.JOURNAL_FLUSH_ROWS) == 2
 
 
+async def test_a_start_that_is_not_as_fresh_as_it_was_taken_for_is_written_all_the_same(here: Bench) -> None:
+    run, other = await here.claim("r", "other")
+    await run.start(step(0, 1, RUNNING))
+
+    fresh = StepWrite(0, 2, "s0", RUNNING, "[]", fresh=True)
+    await asyncio.gather(run.start(fresh), other.start(step(0, 1, RUNNING)))
+
+    assert await recorded(here.conn, "r") == [(0, 10, 2, None)]
+    assert await recorded(here.conn, "other") == [(0, 10, 1, None)]
+    assert here.heard["r"].refused == here.heard["r"].lost == 0
+
+
 async def test_an_outcome_without_a_successor_is_written_alone(here: Bench) -> None:
     (run,) = await here.claim("r")
     await run.start(step(0, 1, RUNNING))

@@ -79,7 +79,7 @@ class Steps:
                         await self._wait(call, failures, seconds)
                     case Run(failures):
                         pass
-            return await self._until_outcome(call, call.step_id, failures)
+            return await self._until_outcome(call, call.step_id, failures, fresh=recorded is None)
         except asyncio.CancelledError:
             if self._run.stopping:
                 raise self._run.signal() from None
@@ -104,8 +104,8 @@ class Steps:
         self._seq += 1
         return self._seq
 
-    async def _until_outcome(self, call: PendingStep[Any], index: int, failures: Failures) -> Any:
-        """Attempts, until one succeeds or none is left."""
+    async def _until_outcome(self, call: PendingStep[Any], index: int, failures: Failures, *, fresh: bool) -> Any:
+        """Attempts, until one succeeds or none is left. `fresh`: nothing is recorded at this index."""
         text: str | None = call.input
         task = asyncio.current_task()
         assert task is not None
@@ -114,6 +114,7 @@ class Steps:
             self.backoffs.started()
             try:
                 start = self._write(call, index, StepStatus.RUNNING, failures, text)
+                start.fresh, fresh = fresh, False
                 if call.definition.transaction is not None:
                     self._seq += 1  # of the outcome, beside which the journal writes on: see `_in_transaction`
                 await self._start(start)

@@ -109,12 +109,15 @@ class ClaimedRun:
     """How long the run had been claimable when it was claimed, by the database's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, because two are made for every step and setting the fields of a frozen one costs thrice as much; nobody
+# changes one.
+@dataclass(slots=True)
 class StepWrite:
     """The whole state of one step after one event, for the journal. Folding two writes of one index = the later.
 
     `seq` is the run's write number within the claim, rising from 1. `wake_in` (seconds) sets `wake_at` on a
     RETRYING step by the database's clock. `input` may be None in a write that follows another of the same claim.
+    `fresh`: a start, and nothing is recorded at this index. It says nothing but name, input and numbers.
     """
 
     index: int
@@ -127,6 +130,7 @@ class StepWrite:
     attempts: int = 0
     attempt_errors: str | None = None
     wake_in: float | None = None
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ a lost claim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, assert_never
 
 import asyncpg
@@ -37,20 +38,27 @@ class Backoff:
 DEFAULT_BACKOFF = Backoff()
 
 
-@dataclass(frozen=True, slots=True)
+SEPARATOR = "\x1f"
+"""Stands between the values of a column: no registered name holds it, and JSON has it only as an escape."""
+
+
+# Not frozen: one of each is made for every run of every statement, and setting the fields of a frozen one costs thrice
+# as much.
+@dataclass(slots=True)
 class RunWrites:
     """What one run wants written under its `fence`: steps (each index once, the later of two folded), then how it
     ended, if it did. `wake_seq` is what the run saw when it was claimed or last answered: a park that missed a
-    wake becomes claimable instead."""
+    wake becomes claimable instead. `resent`: something of it may be written already."""
 
     run_id: str
     fence: int
-    steps: tuple[StepWrite, ...] = ()
+    steps: Sequence[StepWrite] = ()
     ending: Ending | None = None
     wake_seq: int = 0
+    resent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ack:
     """The answer for one run. Not `owned`: nothing of it was written. `ended` None although an ending was sent: a
     cancel came first and `flags` say so. `fence` is the row's after the statement, as far as it is known. `awaited`:
@@ -73,12 +81,23 @@ async def commit(
     """Write a batch (each run once); one answer per run. Durable on return, all of it or none.
 
     Starts of steps are refused while a cancel is set, and so is every ending but a cancel, a park or a release.
-    A value that cannot be stored fails the whole batch with its own SQLSTATE (class 22, 23, 54): split it.
+    A value that cannot be stored fails the whole batch with its own SQLSTATE (class 22, 23, 54): split it. A step that
+    was sent as `fresh` and is there already fails it, too (`is_not_fresh`): send it again as `resent`.
     """
-    writes = sorted(batch, key=lambda each: each.run_id)
-    rows = await connection.fetch(
-        sql("journal_commit"),
-        [each.run_id for each in writes],
+    writes = sorted(batch, key=attrgetter("run_id"))
+    rows = await connection.fetch(sql("journal_commit"), *arguments(worker_id, writes, backoff))
+    acks = {each.run_id: _as_hoped(each) for each in writes}
+    for row in sorted(rows, key=lambda row: row["ended"] is not None):
+        _correct(acks[writes[row["run"] - 1].run_id], row)
+    return acks
+
+
+def arguments(worker_id: str, writes: Sequence[RunWrites], backoff: Backoff) -> tuple[Any, ...]:
+    """What the statement takes, for runs sorted by their ids."""
+    return (
+        _texts([each.run_id for each in writes]),
+        _numbers([each.fence for each in writes]),
+        _numbers([each.wake_seq for each in writes]),
         worker_id,
         *_step_columns(writes),
         *_ending_columns(writes),
@@ -87,9 +106,11 @@ async def commit(
         backoff.limit,
         backoff.run_attempts,
     )
-    owned = {row["id"]: row for row in rows if row["ended"] is None}
-    ended = {row["id"]: row for row in rows if row["ended"] is not None}
-    return {each.run_id: _ack(each, owned.get(each.run_id), ended.get(each.run_id)) for each in writes}
+
+
+def is_not_fresh(error: BaseException) -> bool:
+    """Whether a step that was sent as `fresh` is there already."""
+    return isinstance(error, asyncpg.UniqueViolationError) and error.constraint_name == "workflow_steps_pkey"
 
 
 async def was_mine(connection: asyncpg.Connection[Any], worker_id: str, run_id: str, fence: int) -> RunStatus | None:
@@ -106,41 +127,83 @@ async def steps_at(
     return {row["step_index"]: (row["seq"], StepStatus(row["status"])) for row in rows}
 
 
-def _ack(writes: RunWrites, row: asyncpg.Record | None, ended: asyncpg.Record | None) -> Ack:
-    if row is None:
-        return Ack(owned=False, flags=None, ended=None, fence=writes.fence)
-    if row["fence"] != writes.fence:
-        return Ack(owned=False, flags=None, ended=None, fence=row["fence"])
-    flags = OwnedFlags(
-        cancel_mode=None if row["cancel_mode"] is None else CancelMode(row["cancel_mode"]),
-        suspended=row["suspended"],
-        wake_seq=row["wake_seq"],
-    )
-    if ended is None:
-        return Ack(owned=True, flags=flags, ended=None, fence=row["fence"])
-    status = RunStatus(ended["ended"])
-    return Ack(True, flags, status, ended["fence"], awaited=ended["awaited"] and status.finished)
+_CALM = OwnedFlags(cancel_mode=None, suspended=False, wake_seq=0)
 
 
-def _step_columns(batch: Sequence[RunWrites]) -> tuple[list[Any], ...]:
-    flat = [(run.run_id, run.fence, step) for run in batch for step in run.steps]
+def _as_hoped(writes: RunWrites) -> Ack:
+    """The answer for a run of which the database says nothing."""
+    flags = _CALM if writes.wake_seq == 0 else OwnedFlags(None, False, writes.wake_seq)
+    if type(writes.ending) is Succeeded:
+        return Ack(True, flags, RunStatus.SUCCEEDED, writes.fence + 1)
+    return Ack(True, flags, None, writes.fence)
+
+
+def _correct(ack: Ack, row: asyncpg.Record) -> None:
+    """What the database says, entered into the answer."""
+    if row["ended"] is not None:
+        ack.ended, ack.fence = RunStatus(row["ended"]), row["fence"]
+        ack.awaited = row["awaited"] and ack.ended.finished
+        return
+    if not row["mine"]:
+        ack.owned, ack.flags, ack.ended = False, None, None
+        ack.fence = ack.fence if row["fence"] is None else row["fence"]
+        return
+    cancel = row["cancel_mode"]
+    ack.flags = OwnedFlags(None if cancel is None else CancelMode(cancel), row["suspended"], row["wake_seq"])
+    if cancel is not None:
+        ack.ended, ack.fence = None, row["fence"]
+
+
+def _step_columns(batch: Sequence[RunWrites]) -> tuple[str, ...]:
+    """Columns of the fresh starts, and of all other writes."""
+    fresh: list[tuple[int, StepWrite]] = []
+    others: list[tuple[int, StepWrite]] = []
+    for place, run in enumerate(batch, 1):
+        for step in run.steps:
+            (fresh if step.fresh and not run.resent else others).append((place, step))
     return (
-        [run_id for run_id, _, _ in flat],
-        [fence for _, fence, _ in flat],
-        [step.index for _, _, step in flat],
-        [step.seq for _, _, step in flat],
-        [step.name for _, _, step in flat],
-        [step.status for _, _, step in flat],
-        [step.input for _, _, step in flat],
-        [step.output for _, _, step in flat],
-        [step.error for _, _, step in flat],
-        [step.attempts for _, _, step in flat],
-        [step.attempt_errors for _, _, step in flat],
-        [step.wake_in for _, _, step in flat],
+        _numbers([place for place, _ in fresh]),
+        _numbers([step.index for _, step in fresh]),
+        _numbers([step.seq for _, step in fresh]),
+        _texts([step.name for _, step in fresh]),
+        _texts([step.input for _, step in fresh]),
+        _numbers([place for place, _ in others]),
+        _numbers([step.index for _, step in others]),
+        _numbers([step.seq for _, step in others]),
+        _texts([step.name for _, step in others]),
+        _numbers([step.status for _, step in others]),
+        _texts([step.input for _, step in others]),
+        _texts([step.output for _, step in others]),
+        _texts([step.error for _, step in others]),
+        _numbers([step.attempts for _, step in others]),
+        _texts([step.attempt_errors for _, step in others]),
+        _some_numbers([step.wake_in for _, step in others]),
     )
 
 
-@dataclass(frozen=True, slots=True)
+def _texts(values: Sequence[str | None]) -> str:
+    """A column of texts; the empty one is null. Raises what the driver raises for a value that cannot be sent."""
+    filled = [value or "" for value in values]
+    text = SEPARATOR.join(filled)
+    if text.count(SEPARATOR) >= max(len(filled), 1):
+        raise asyncpg.DataError("a value holds the character U+001F")
+    # Of a column without a value nothing need be sent.
+    return text if len(text) >= len(filled) else ""
+
+
+def _numbers(values: Iterable[float]) -> str:
+    """A column of numbers, as the literal of an array."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def _some_numbers(values: Sequence[float | None]) -> str:
+    """The same of a column that has few."""
+    if values.count(None) == len(values):
+        return "{}"
+    return f"{{{','.join('null' if value is None else str(value) for value in values)}}}"
+
+
+@dataclass(slots=True)
 class _EndingColumns:
     kind: str
     output: str | None = None
@@ -150,18 +213,17 @@ class _EndingColumns:
     reason: str | None = None
 
 
-def _ending_columns(batch: Sequence[RunWrites]) -> tuple[list[Any], ...]:
-    flat = [(run, _columns_of(run.ending)) for run in batch if run.ending is not None]
+def _ending_columns(batch: Sequence[RunWrites]) -> tuple[str, ...]:
+    flat = [(place, _columns_of(run.ending)) for place, run in enumerate(batch, 1) if run.ending is not None]
     return (
-        [run.run_id for run, _ in flat],
-        [run.fence for run, _ in flat],
-        [columns.kind for _, columns in flat],
-        [_wakes_seen(run) for run, _ in flat],
-        [columns.output for _, columns in flat],
-        [columns.error for _, columns in flat],
-        [columns.waiting_for for _, columns in flat],
-        [columns.wake_in for _, columns in flat],
-        [columns.reason for _, columns in flat],
+        _numbers([place for place, _ in flat]),
+        _texts([columns.kind for _, columns in flat]),
+        _numbers([_wakes_seen(batch[place - 1]) for place, _ in flat]),
+        _texts([columns.output for _, columns in flat]),
+        _texts([columns.error for _, columns in flat]),
+        _texts([columns.waiting_for for _, columns in flat]),
+        _some_numbers([columns.wake_in for _, columns in flat]),
+        _texts([columns.reason for _, columns in flat]),
     )
 
 
@@ -180,14 +242,18 @@ def _columns_of(ending: Ending) -> _EndingColumns:
             retry = waiting.encode(WaitingFor("RunRetry", message=message))
             return _EndingColumns("failed", error=error.to_json(), waiting_for=retry)
         case Cancelled(reason):
-            return _EndingColumns("cancelled", reason=waiting.clean(reason))
+            return _EndingColumns("cancelled", reason=_sentence(reason))
         case Mismatch(error):
             held = waiting.encode(WaitingFor("ReplayMismatch", name=error.step, message=error.message))
             return _EndingColumns("mismatch", error=error.to_json(), waiting_for=held)
         case Parked(waiting_for, wake_in):
             return _EndingColumns("parked", waiting_for=waiting.encode(waiting_for), wake_in=wake_in)
         case Released(reason):
-            return _EndingColumns("released", reason=waiting.clean(reason))
+            return _EndingColumns("released", reason=_sentence(reason))
         case Lost():
             raise ValueError("a lost run has nothing to write")
     assert_never(ending)
+
+
+def _sentence(text: str) -> str:
+    return waiting.clean(text).replace(SEPARATOR, " ")

@@ -205,12 +205,11 @@ class Lane(Service):
                     steps=tuple(entry.steps.values()),
                     ending=entry.ending,
                     wake_seq=owner.run.wake_seq,
+                    resent=entry.uncertain,
                 )
                 for owner, entry in batch.items()
             ]
-            acks = await self._link.call(
-                store.commit, self._worker_id, writes, backoff=self._journal.backoff
-            )
+            acks = await self._link.call(store.commit, self._worker_id, writes, backoff=self._journal.backoff)
         except Exception as error:
             await self._failed(batch, error)
         else:
@@ -270,7 +269,7 @@ class Lane(Service):
     async def _failed(self, batch: Batch, error: Exception) -> None:
         if self._abandoned:
             return
-        bad, slow = is_bad_row(error), isinstance(error, TOO_SLOW)
+        bad, slow = is_bad_row(error) and not store.is_not_fresh(error), isinstance(error, TOO_SLOW)
         if (bad or slow) and len(batch) > 1:
             self._count("split", len(batch))
             for half in halves(batch):
@@ -340,5 +339,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TOO_SLOW):
         return "timeout"
     if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError):
+        return "contention"
+    if store.is_not_fresh(error):
         return "contention"
     return "connection" if is_transient(error) else "other"

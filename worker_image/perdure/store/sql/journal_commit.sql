@@ -2,33 +2,55 @@
 -- Run by: the worker's journal. Resending it unchanged writes nothing twice (R3, and the fence moved).
 -- Locks: the runs' rows, sorted, FOR NO KEY UPDATE: the only lock and the only test of ownership (R1, R15); all
 -- else hangs on that one CTE, since sibling CTEs see neither each other's rows nor their locks.
--- Expected index: the primary keys (workflows_owned for many runs).
--- A row for every owned run, `ended` null, with the fence it was found under: a run without one is not this
--- worker's; one with another fence than was sent was claimed anew by this worker, and nothing of the older claim was
--- written. Then a row for every run that ended, with the fence it has now; none although an ending was sent: refused,
--- because a cancel came first (R9). Not joined here: the planner takes such joins of a few hundred rows for tiny.
--- `awaited`: somebody wants to hear of it at once.
+-- Expected index: the primary keys.
+-- Rows: what is not as it was hoped for, `run` counting the ids that were sent from 1. First the runs that are not this
+-- worker's under the fence that was sent (`mine` false: nothing of them was written; `fence` null: not this worker's at
+-- all) and those whose flags have news. Then the endings that gave another status than SUCCEEDED or that somebody
+-- wants to hear of (`awaited`). An ending with a cancel beside it and no row of the second kind was refused: R9.
+-- Zero rows: everything was written as it was sent. Most answers are that, and reading rows costs the worker more than
+-- the statement costs Postgres.
+-- Columns come as one text each, since a driver looks at each element of an array by itself: values between unit
+-- separators, which neither names nor JSON hold, an empty one for null; numbers as an array's literal. A column may
+-- end early: the rest is null.
 -- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released.
 WITH own AS MATERIALIZED (
-    SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
-           w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries
-      FROM perdure.workflows w
-     WHERE w.id = ANY($1::text[]) AND w.worker_id = $2::text AND w.status = 30
-     ORDER BY w.id
-       FOR NO KEY UPDATE
+    SELECT sent.run::integer AS run, sent.seen, coalesce(w.fence = sent.fence, false) AS mine, w.*
+      FROM (SELECT * FROM unnest(string_to_array($1::text, E'\x1f', ''), $2::text::bigint[], $3::text::bigint[])
+                   WITH ORDINALITY AS s(id, fence, seen, run)
+             ORDER BY s.id COLLATE "C") sent
+      LEFT JOIN LATERAL (
+           SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
+                  w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries
+             FROM perdure.workflows w
+            -- The sum keeps the partial indexes over states away: a plan made while few rows run, and kept, would
+            -- scan all that run now.
+            WHERE w.id = sent.id AND w.worker_id = $4::text AND w.status + 0 = 30
+              FOR NO KEY UPDATE) w ON true
+), fresh AS (
+    -- Starts of steps of which nothing can be there, without the look for it.
+    INSERT INTO perdure.workflow_steps (workflow_id, step_index, name, status, fence, seq, started_fence, started_seq,
+                                        input)
+    SELECT own.id, r.step_index, r.name, 10, own.fence, r.seq, own.fence, r.seq, r.input
+      FROM unnest($5::text::integer[], $6::text::integer[], $7::text::bigint[], string_to_array($8::text, E'\x1f', ''),
+                  string_to_array($9::text, E'\x1f', '')) AS r(run, step_index, seq, name, input)
+      JOIN own ON own.run = r.run
+     WHERE own.mine AND own.cancel_mode IS NULL
 ), steps AS (
     INSERT INTO perdure.workflow_steps AS t (
         workflow_id, step_index, name, status, fence, seq, started_fence, started_seq, attempts, input, output,
         error, attempt_errors, finished_at, wake_at)
-    SELECT r.id, r.step_index, r.name, r.status, r.fence, r.seq, r.fence, r.seq, r.attempts, coalesce(r.input, ''),
-           r.output, r.error, r.attempt_errors,
+    SELECT own.id, r.step_index, r.name, r.status, own.fence, r.seq, own.fence, r.seq, r.attempts,
+           coalesce(r.input, ''), r.output, r.error, r.attempt_errors,
            CASE WHEN r.status >= 30 THEN clock_timestamp() END,
            clock_timestamp() + make_interval(secs => r.wake_in)
-      FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[], $8::smallint[], $9::text[],
-                  $10::text[], $11::text[], $12::integer[], $13::text[], $14::float8[])
-           AS r(id, fence, step_index, seq, name, status, input, output, error, attempts, attempt_errors, wake_in)
-      JOIN own ON own.id = r.id AND own.fence = r.fence
-     WHERE NOT (r.status = 10 AND own.cancel_mode IS NOT NULL)
+      FROM unnest($10::text::integer[], $11::text::integer[], $12::text::bigint[],
+                  string_to_array($13::text, E'\x1f', ''), $14::text::smallint[],
+                  string_to_array($15::text, E'\x1f', ''), string_to_array($16::text, E'\x1f', ''),
+                  string_to_array($17::text, E'\x1f', ''), $18::text::integer[],
+                  string_to_array($19::text, E'\x1f', ''), $20::text::float8[])
+           AS r(run, step_index, seq, name, status, input, output, error, attempts, attempt_errors, wake_in)
+      JOIN own ON own.run = r.run
+     WHERE own.mine AND NOT (r.status = 10 AND own.cancel_mode IS NOT NULL)
     ON CONFLICT (workflow_id, step_index) DO UPDATE SET
         name = excluded.name,
         status = excluded.status,
@@ -45,13 +67,13 @@ WITH own AS MATERIALIZED (
         wake_at = excluded.wake_at
      WHERE t.status < 30 AND (t.fence, t.seq) < (excluded.fence, excluded.seq)
 ), ending AS MATERIALIZED (
-    SELECT x.id, x.kind, x.output, x.error, x.waiting_for, x.reason, own.fence,
+    SELECT own.run, own.id, x.kind, x.output, x.error, x.waiting_for, x.reason, own.fence,
            own.run_attempts + (x.kind = 'failed')::integer AS run_attempts,
            own.recoveries + (x.kind = 'mismatch')::integer AS recoveries,
            CASE x.kind
                WHEN 'succeeded' THEN 50
                WHEN 'cancelled' THEN 70
-               WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $27::integer)
+               WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $32::integer)
                                   THEN 20 ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
                WHEN 'parked' THEN CASE WHEN (own.wake_seq = x.wake_seq OR x.wake_seq < 0) AND own.cancel_mode IS NULL
@@ -59,22 +81,24 @@ WITH own AS MATERIALIZED (
                WHEN 'released' THEN 10
            END AS status,
            clock_timestamp() + make_interval(secs => CASE x.kind
-               WHEN 'failed' THEN least((own.run_attempts + 1) * $24::float8, $26::float8)
-               WHEN 'mismatch' THEN least((own.recoveries + 1) * $25::float8, $26::float8)
+               WHEN 'failed' THEN least((own.run_attempts + 1) * $29::float8, $31::float8)
+               WHEN 'mismatch' THEN least((own.recoveries + 1) * $30::float8, $31::float8)
                ELSE x.wake_in
            END) AS wake_at
-      FROM unnest($15::text[], $16::bigint[], $17::text[], $18::bigint[], $19::text[], $20::text[], $21::jsonb[],
-                  $22::float8[], $23::text[])
-           AS x(id, fence, kind, wake_seq, output, error, waiting_for, wake_in, reason)
-      JOIN own ON own.id = x.id AND own.fence = x.fence
-     WHERE own.cancel_mode IS NULL OR x.kind IN ('cancelled', 'parked', 'released')
+      FROM unnest($21::text::integer[], string_to_array($22::text, E'\x1f', ''), $23::text::bigint[],
+                  string_to_array($24::text, E'\x1f', ''), string_to_array($25::text, E'\x1f', ''),
+                  string_to_array($26::text, E'\x1f', '')::jsonb[], $27::text::float8[],
+                  string_to_array($28::text, E'\x1f', ''))
+           AS x(run, kind, wake_seq, output, error, waiting_for, wake_in, reason)
+      JOIN own ON own.run = x.run
+     WHERE own.mine AND (own.cancel_mode IS NULL OR x.kind IN ('cancelled', 'parked', 'released'))
 ), ended AS (
     UPDATE perdure.workflows w
        SET status = e.status,
            worker_id = NULL,
            fence = e.fence + 1,
            ended_fence = e.fence,
-           ended_by = $2::text,
+           ended_by = $4::text,
            run_attempts = e.run_attempts,
            recoveries = e.recoveries,
            reopen = e.kind = 'failed' AND e.status = 20,
@@ -88,15 +112,18 @@ WITH own AS MATERIALIZED (
            status_due_at = clock_timestamp() + interval '3 seconds'
       FROM ending e
      WHERE w.id = e.id
-    RETURNING w.id, w.status, w.fence, w.awaited, e.kind, e.output, e.error
+    RETURNING e.run, w.id, w.status, w.fence, w.awaited, e.kind, e.output, e.error
 ), payload AS (
     UPDATE perdure.workflow_payloads p
        SET output = ended.output, error = ended.error
       FROM ended
      WHERE p.workflow_id = ended.id AND ended.kind IN ('succeeded', 'failed', 'mismatch')
 )
-SELECT own.id, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended,
-       NULL AS awaited
+SELECT own.run, own.mine, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended,
+       NULL::boolean AS awaited
   FROM own
+ WHERE NOT own.mine OR own.cancel_mode IS NOT NULL OR own.suspended OR own.wake_seq <> own.seen
 UNION ALL
-SELECT ended.id, ended.fence, NULL, NULL, NULL, ended.status, ended.awaited FROM ended
+SELECT ended.run, true, ended.fence, NULL, NULL, NULL, ended.status, ended.awaited
+  FROM ended
+ WHERE ended.status <> 50 OR ended.awaited
