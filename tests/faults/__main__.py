@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import time
 
@@ -17,15 +16,12 @@ from tests.faults.check import Kind
 from tests.faults.harness import Outcome, session
 from tests.support.postgres import serving
 
-NICENESS = 10
-
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0, help="for how long there are faults")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    os.nice(NICENESS)
     began = time.monotonic()
     with serving() as server:
         outcome = asyncio.run(session(server, options.seed, options.seconds))

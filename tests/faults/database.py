@@ -53,6 +53,10 @@ class Database:
 
         return await self.ask(fetch)
 
+    async def finished_steps(self) -> int:
+        """How many steps have an outcome."""
+        return int((await self.rows("finished"))[0]["finished"])
+
     async def restart(self, *, clean: bool, away: float) -> None:
         """Stop the server, as if by hand or as if the power had failed, and start it after so many seconds."""
         async with self._restarting:

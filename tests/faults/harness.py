@@ -24,8 +24,9 @@ WORKERS = 4
 AT_ONCE = 60
 """Runs under way: more than all slots together, so that the queue is never empty."""
 
-PEACE_SECONDS = 90.0
-"""Longest time after the last fault until everything has ended; several leases, on a machine with other work."""
+PEACE_SECONDS = 60.0
+"""Longest time after the last fault in which no step and no run comes to its end, before what is left counts as stuck:
+many leases, on a machine that has other work."""
 
 POLL_SECONDS = 0.1
 
@@ -101,8 +102,13 @@ async def _peace(load: Load, pool: Sequence[FaultyWorker], server: PostgresServe
     for worker in pool:
         worker.proxy.heal()
         worker.send(signal.SIGCONT)
-    deadline = time.monotonic() + PEACE_SECONDS
-    while await load.ended() and time.monotonic() < deadline:  # noqa: ASYNC110 - rows have no event
+    deadline, before = time.monotonic() + PEACE_SECONDS, (-len(load.runs) - 1, 0)
+    while under_way := await load.ended():
+        done = (-len(under_way), await base.finished_steps())
+        if done > before:
+            deadline, before = time.monotonic() + PEACE_SECONDS, done
+        elif time.monotonic() > deadline:
+            break
         await asyncio.sleep(POLL_SECONDS)
     late = [task for worker in pool for task in worker.proxy.late]
     if late:

@@ -38,13 +38,14 @@ BROKEN = (
     Broken(("R4", "R5"), STUCK),
     Broken(("R6",), STUCK),
     Broken(("R7", "sweep"), STUCK, ("recv",), faults=0),
-    Broken(("R7",), STUCK, ("recv",)),
+    Broken(("R7", "R16"), STUCK, ("recv",)),
     Broken(("sweep",), STUCK, ("recv",)),
     Broken(("R8",), STUCK, ("recv",), faults=0, requests=CANCEL, sends=False),
     Broken(("R9",), "the run succeeds although a cancel was accepted", ("step",), faults=0, requests=CANCEL),
     Broken(("R10",), STUCK, faults=0, requests=SUSPEND_AND_CANCEL),
     Broken(("R11",), "step 0 runs again and nothing had gone wrong", faults=0, requests=STOP),
     Broken(("R12",), "a recovery is counted and no worker has died", faults=0),
+    Broken(("R16",), STUCK, ("recv",), faults=2),
     Broken(("R13",), "step 0 is finished and its body begins again"),
 )
 

@@ -38,7 +38,7 @@ from tests.model.state import (
     Worker,
 )
 
-RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "sweep")
+RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "R16", "sweep")
 """What can be switched off. `sweep`: who waits for something that is there is woken again and again."""
 
 OWN, FAULT, REQUEST = "own", "fault", "request"
@@ -326,6 +326,12 @@ class Protocol:
         if state.steps[at].status == FINAL:
             return state, answer, ""
         if state.message != 1:
+            steps = state.steps
+            if self.on("R16"):
+                steps, _ = self._upsert(steps, at, STARTED, statement.fence, statement.seq)
+            return state._replace(steps=steps), answer._replace(got=False), ""
+        if self.on("R16") and (state.steps[at].fence, state.steps[at].seq) >= (statement.fence, statement.seq):
+            # A late copy of a look that found nothing, and was answered so.
             return state, answer._replace(got=False), ""
         steps, broken = self._upsert(state.steps, at, FINAL, statement.fence, statement.seq)
         return state._replace(steps=steps, message=2), answer, broken
