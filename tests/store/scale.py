@@ -5,7 +5,7 @@ from typing import Any
 import asyncpg
 
 FINISHED, READY, WORKERS, RUNNING_EACH, WAITING, MANY, STEPS_EACH = 100_000, 100_000, 50, 4, 2_000, 400, 3
-SLEEPING = 100_000
+SLEEPING, KEYS = 100_000, 20_000
 
 SEED = f"""
 INSERT INTO perdure.workers (id, namespace, pool, pod, pod_uid, version, queues, manifest, slots, state, lease_until,
@@ -70,6 +70,12 @@ INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, qu
 SELECT 's' || lpad(n::text, 6, '0'), 'ns', 'asleep-' || n, 'x', '{{workflow:x}}', 'sleepy', 'default', 100, 'v1', 40, 0,
        now(), now() + CASE WHEN n % 500 = 0 THEN -n ELSE n END * interval '1 second', '{{"kind": "Sleep"}}', now()
   FROM generate_series(1, {SLEEPING}) n;
+
+-- Keys that are remembered for ever, for an hour, or have expired, and some that are held.
+INSERT INTO perdure.idempotency_keys (scope, key, state, token, expires_at)
+SELECT 'ns', 'k' || lpad(n::text, 6, '0'), CASE WHEN n % 100 = 1 THEN 10 ELSE 20 END, 't',
+       now() + CASE n % 10 WHEN 1 THEN interval '-1 minute' WHEN 2 THEN interval '1 hour' END
+  FROM generate_series(1, {KEYS}) n;
 
 INSERT INTO perdure.workflow_payloads (workflow_id, input, output)
 SELECT id, '{{"order": 1}}', CASE WHEN status = 50 THEN '"done"' END FROM perdure.workflows;

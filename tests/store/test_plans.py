@@ -16,7 +16,7 @@ from tests.store.plan_cases import CASES, WITHOUT_TABLES, Case
 from tests.store.scale import seed
 from tests.support.postgres import PostgresServer
 
-LARGE = {"workflows", "workflow_steps", "workflow_payloads"}
+LARGE = {"workflows", "workflow_steps", "workflow_payloads", "idempotency_keys"}
 
 pytestmark = pytest.mark.timeout(300)
 

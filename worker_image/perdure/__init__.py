@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
 from perdure.api.calls import sleep
 from perdure.client import Client, Handle
@@ -16,6 +17,8 @@ from perdure.errors import (
     EncodingFailed,
     InsideStep,
     InvalidArgument,
+    KeyInProgress,
+    KeyLost,
     MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
     NonExistentWorkflow,
@@ -53,6 +56,8 @@ __all__ = [
     "Handle",
     "InsideStep",
     "InvalidArgument",
+    "KeyInProgress",
+    "KeyLost",
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
     "NonExistentWorkflow",
@@ -78,6 +83,7 @@ __all__ = [
     "WorkflowNotFinished",
     "__version__",
     "current",
+    "idempotency",
     "is_active",
     "sleep",
     "step",

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.model.states import RunStatus
+from perdure.store import idempotency as idempotency_store
 from perdure.store import sweeps as sweeps_store
 from perdure.store import workers as workers_store
 from perdure.store.pool import is_transient
@@ -41,6 +42,10 @@ WAKE_PAUSE = 0.05
 MAX_REPEATS = 20
 """Statements of one kind in a round before the others have their turn."""
 
+KEYS_EVERY, KEYS_LIMIT = 10.0, 500
+"""Seconds between removals of expired idempotency keys, and how many go in one statement: with the repeats of a round
+a thousand a second, more than anybody makes."""
+
 FORGET_EVERY = 300.0
 """Seconds between removals of old worker rows."""
 
@@ -67,6 +72,7 @@ class Sweeper(Service):
         self._contact_since: float | None = None
         self._contact_at = 0.0
         self._forgotten_at = lease_clock()
+        self._keys_swept_at = lease_clock()
 
     async def run(self) -> None:
         """Sweep for ever."""
@@ -92,6 +98,8 @@ class Sweeper(Service):
         if self._trusted():
             await self._mark_expired()
         await self._move()
+        if lease_clock() - self._keys_swept_at > KEYS_EVERY:
+            await self._sweep_keys()
         if lease_clock() - self._forgotten_at > FORGET_EVERY:
             await self._call(workers_store.forget, FORGET_AFTER)
             self._forgotten_at = lease_clock()
@@ -124,6 +132,12 @@ class Sweeper(Service):
         for _ in range(MAX_REPEATS):
             if len(await self._call(sweeps_store.cancel_overdue, MOVE_LIMIT)) < MOVE_LIMIT:
                 return
+
+    async def _sweep_keys(self) -> None:
+        for _ in range(MAX_REPEATS):
+            if await self._call(idempotency_store.sweep, KEYS_LIMIT) < KEYS_LIMIT:
+                break
+        self._keys_swept_at = lease_clock()
 
     async def _mark_expired(self) -> None:
         dead = await self._call(workers_store.mark_expired, EXPIRE_LIMIT)
