@@ -64,7 +64,63 @@ def ranges(*versions: str) -> list[list[Any]]:
     ]
 
 
+def calls_of(runs: Sequence[str], *columns: list[Any]) -> list[Any]:
+    """Columns of one call of each run, then those of its kind."""
+    count = len(runs)
+    return [
+        list(runs),
+        "w0001",
+        list(runs),
+        [1] * count,
+        [7] * count,
+        [9] * count,
+        ["[]"] * count,
+        ["1"] * count,
+        *columns,
+    ]
+
+
+N = len(OWNED)
+
 CASES = [
+    case(
+        "call_start",
+        calls_of(
+            OWNED,
+            [f"child-{n}" for n in range(N)],
+            ["x"] * N,
+            ["workflow:x"] * N,
+            ["[]"] * N,
+            [None] * N,
+            [None] * N,
+            [None] * N,
+            [None] * N,
+            [None] * N,
+            [None] * N,
+        ),
+        "",
+        80,
+    ),
+    case("call_send", calls_of(OWNED, IDS[:N], ["t1"] * N, [f"new-{n}" for n in range(N)], ["1"] * N), "", 80),
+    case("call_receive", calls_of(OWNED, ["t1"] * N, [None] * N, ["waiting"] * N), "messages_inbox", 80),
+    case("call_set_event", calls_of(OWNED, ["done"] * N, ["2"] * N), "", 80),
+    case("call_await_event", calls_of(OWNED, FINISHED[:N], ["never"] * N, [60.0] * N), "", 80),
+    case("call_outcomes", [FINISHED, [1] * 100, [0] * 100], "workflow_steps_pkey", 250),
+    case("call_runs", ["o000050", FINISHED], "workflows_pkey workflow_payloads_pkey", 300),
+    case("call_event", ["o000050", "f000001", "done"], "workflows_pkey events_pkey", 4),
+    case("wake_runs", [IDS + FINISHED, ["message:t"] * 200], "workflows_pkey", 800),
+    case("wake_child_told", [FINISHED], "workflows_pkey", 400),
+    case("wake_message_told", [["o000001"] * 100, [f"k{n * 1000}" for n in range(100)]], "messages_key", 400),
+    case("wake_event_waits", ["f000001", "done", 200], "event_waits_pkey", 250),
+    case("wake_event_forget", ["f000001", "done", [f"s{n:06}" for n in range(2, 202, 2)]], "", 500),
+    case("wake_event_told", ["f000100", "done", 1, 1], "events_pkey", 2),
+    case("wake_counts", [IDS], "workflows_pkey", 150),
+    case("sweep_untold", [100, 0.5], "workflows_untold", 110),
+    case("sweep_unannounced", [100, 0.5], "messages_unannounced", 110),
+    case("sweep_unannounced_events", [100, 0.5], "events_unannounced", 110),
+    case("sweep_cascade", [100], "workflows_cascade", 110),
+    case("sweep_cascade_children", [[f"f{n:06}" for n in range(1, 100_000, 1000)], 200], "workflows_children", 1000),
+    case("sweep_cascade_done", [[f"f{n:06}" for n in range(1, 100_000, 1000)]], "workflows_children", 1000),
     case(
         "client_start",
         ["ns", False, NEW, *([each] * 500 for each in ("x", "workflow:x", "p", "q", 100, None, None, "", "[]"))],

@@ -4,6 +4,7 @@ from typing import Any
 
 import asyncpg
 
+MESSAGES, EVENTS = 100_000, 20_000
 FINISHED, READY, WORKERS, RUNNING_EACH, WAITING, MANY, STEPS_EACH = 100_000, 100_000, 50, 4, 2_000, 400, 3
 SLEEPING, KEYS = 100_000, 20_000
 
@@ -17,10 +18,12 @@ SELECT 'w' || lpad(n::text, 4, '0'), 'ns', 'default', 'pod-' || n, 'uid-' || n, 
 
 -- Ended: most behind resources, a few of which are gone.
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
-                               started_at, finished_at, deadline_at, deleted, reported_revision, run_at, created_at)
+                               started_at, finished_at, deadline_at, deleted, reported_revision, run_at, created_at,
+                               parent_id, parent_step, parent_told, cascades, cancel_mode)
 SELECT 'f' || lpad(n::text, 6, '0'), 'ns', 'run-' || n, 'x', '{{workflow:x}}', 'default', 'default', 100, 'v1',
        CASE WHEN n % 10 = 0 THEN 60 ELSE 50 END, 2, now(), now(), now() + interval '1 day', n % 1000 = 0, 2097152,
-       now() - interval '1 day', now() - interval '1 day'
+       now() - interval '1 day', now() - interval '1 day', 'p' || lpad((n % {WAITING} + 1)::text, 6, '0'), 1,
+       n % 500 <> 0, n % 1000 = 1, CASE WHEN n % 100 = 1 THEN 'Graceful' END
   FROM generate_series(1, {FINISHED}) n;
 
 -- Ended without a resource, over seventy days, with children of runs that go on among the oldest.
@@ -64,11 +67,24 @@ SELECT 'p' || lpad(n::text, 6, '0'), 'ns', 'parked-' || n, 'x', '{{workflow:x}}'
        now() + (n - 500) * interval '1 minute', '{{"kind": "RetryBackoff"}}', now(), n % 40 = 0
   FROM generate_series(1, {WAITING}) n;
 
+-- Inboxes of the owned runs: mostly read, hardly any unannounced. Events, and one that very many wait for.
+INSERT INTO perdure.messages (workflow_id, topic, key, value, sent_at, announced, consumed_by)
+SELECT 'o' || lpad((n % {WORKERS} * {RUNNING_EACH} + 1)::text, 6, '0'), 't' || n % 3, 'k' || n, '1',
+       now() - interval '1 minute', n % 1000 <> 0, CASE WHEN n % 100 <> 0 THEN n END
+  FROM generate_series(1, {MESSAGES}) n;
+INSERT INTO perdure.events (workflow_id, name, value, fence, seq, set_at, announced)
+SELECT 'f' || lpad(n::text, 6, '0'), 'done', '1', 1, 1, now() - interval '1 minute', n % 100 <> 0
+  FROM generate_series(1, {EVENTS}) n;
+INSERT INTO perdure.event_waits (run_id, name, workflow_id, step_index)
+SELECT CASE WHEN n % 2 = 0 THEN 'f000001' ELSE 'f' || lpad(n::text, 6, '0') END, 'done', 's' || lpad(n::text, 6, '0'), 0
+  FROM generate_series(1, {EVENTS}) n;
+
 -- Asleep, in a pool of their own that has nothing ready; one in five hundred is due.
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
-                               started_at, wake_at, waiting_for, waiting_since)
+                               started_at, wake_at, waiting_for, waiting_since, parent_id, parent_step)
 SELECT 's' || lpad(n::text, 6, '0'), 'ns', 'asleep-' || n, 'x', '{{workflow:x}}', 'sleepy', 'default', 100, 'v1', 40, 0,
-       now(), now() + CASE WHEN n % 500 = 0 THEN -n ELSE n END * interval '1 second', '{{"kind": "Sleep"}}', now()
+       now(), now() + CASE WHEN n % 500 = 0 THEN -n ELSE n END * interval '1 second', '{{"kind": "Sleep"}}', now(),
+       'f' || lpad(n::text, 6, '0'), 2
   FROM generate_series(1, {SLEEPING}) n;
 
 -- Keys that are remembered for ever, for an hour, or have expired, and some that are held.

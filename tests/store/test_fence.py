@@ -42,6 +42,9 @@ UNDER_A_FENCE: dict[str, Statement] = {
     "give back": lambda conn, run: workers.give_back(conn, "w1", [(run.id, run.fence)]),
 }
 
+CALLS = {"call_start", "call_send", "call_receive", "call_set_event", "call_await_event"}
+"""Tried with all that concerns them in `test_calls`."""
+
 MOVES = {
     "to nobody": "UPDATE perdure.workflows SET status = 10, worker_id = NULL, fence = fence + 1",
     "to another worker": "UPDATE perdure.workflows SET worker_id = 'w2', fence = fence + 1",
@@ -78,4 +81,4 @@ def test_every_statement_that_takes_a_fence_is_tried() -> None:
     """Whoever adds one adds it here. Rows of arguments are called sent, r and x."""
     folder = Path(statements.__file__).parent / "sql"
     fenced = {path.stem for path in folder.glob("*.sql") if re.search(r"\b(sent|[rx])\.fence\b", path.read_text())}
-    assert fenced == {"journal_commit", "worker_give_back", "backlog_set_waiting"}
+    assert fenced == {"journal_commit", "worker_give_back", "backlog_set_waiting", "call_outcomes", *CALLS}

@@ -7,16 +7,20 @@ one claim. What is recorded but not yet committed is lost with the claim, as it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
 from perdure.errors import OwnershipLost
+from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
+from perdure.store.clients import ExistingRun
+
+from tests.support.memoryworld import World, until_woken
 
 
 @dataclass
@@ -33,6 +37,8 @@ class MemoryRun:
     suspended: bool = False
     deadline_in: float | None = None
     elapsed: float = 0.0
+    wake_seq: int = 0
+    world: World = field(default_factory=World)
 
     def claim(self) -> ClaimedRun:
         """Own the run under the next fence, with all its recorded steps."""
@@ -52,7 +58,7 @@ class MemoryRun:
             run_attempts=0,
             max_run_attempts=1,
             recoveries=0,
-            wake_seq=0,
+            wake_seq=self.wake_seq,
             cancel_mode=self.cancel_mode,
             suspended=self.suspended,
             deadline_in=self.deadline_in,
@@ -91,6 +97,7 @@ class MemoryLog:
         self.run = run
         self.fence = run.fence
         self.writes: list[StepWrite] = []
+        self.calls: list[OwnCall] = []
         self.pending: list[StepWrite] = []
         self.lease = True
         self.gate: asyncio.Event | None = None
@@ -111,6 +118,27 @@ class MemoryLog:
         assert self.run.fence == self.fence, "a run that has lost its owner writes"
         self.writes.append(write)
         self.pending.append(write)
+
+    async def call(self, call: OwnCall) -> CallAnswer:
+        self.calls.append(call)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.commit()
+        return self.run.world.carry_out(self.run, call)
+
+    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
+        world = self.run.world
+        world.asked.append(list(ids))
+        return Outcomes({each: world.outcomes[each] for each in ids if each in world.outcomes}, self.run.wake_seq)
+
+    async def look_at_event(self, setter: str, name: str) -> EventValue:
+        return EventValue(self.run.world.events.get((setter, name)), self.run.wake_seq)
+
+    async def existing(self, run_id: str) -> ExistingRun | None:
+        return self.run.world.runs.get(run_id)
+
+    async def woken(self, seen: int) -> None:
+        await until_woken(self.run, seen)
 
     async def flush(self) -> None:
         self.commit()

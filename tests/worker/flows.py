@@ -246,3 +246,28 @@ async def dozes(seconds: float) -> None:
 @perdure.workflow(name="t.naps_beside")
 async def naps_beside(seconds: float, name: str) -> None:
     await asyncio.gather(perdure.sleep(seconds), gated("at", name))
+
+
+@perdure.workflow(name="t.child")
+async def child(label: str, gate_name: str = "") -> str:
+    if gate_name:
+        await gated(label, gate_name)
+    return await note(label)
+
+
+@perdure.workflow(name="t.parent")
+async def parent(count: int, gate_name: str = "") -> list[str]:
+    handles = await asyncio.gather(*(child.start(f"c{number}", gate_name) for number in range(count)))
+    return list(await asyncio.gather(*(handle.result() for handle in handles)))
+
+
+@perdure.workflow(name="t.parent_of")
+async def parent_of(workflow: str, argument: Any) -> str:
+    """What its child's end looks like from here."""
+    started = await {"t.fails": fails, "t.gated": through_a_gate, "t.no_op": no_op}[workflow].start(argument)
+    try:
+        return f"returned {await started.result()!r}"
+    except perdure.PerdureError as error:
+        return f"raised {error.code}"
+    except Exception as error:
+        return f"raised {type(error).__name__}: {error}"

@@ -5,10 +5,13 @@ from importlib.metadata import PackageNotFoundError, version
 from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
 from perdure.api.calls import sleep
+from perdure.api.children import ChildHandle
 from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
 from perdure.engine.pending import PendingCall, PendingStep
 from perdure.errors import (
+    AwaitedWorkflowCancelled,
+    AwaitedWorkflowMaxRecoveryAttemptsExceeded,
     ClientClosed,
     ConfigurationError,
     ConflictingWorkflow,
@@ -45,7 +48,10 @@ except PackageNotFoundError:  # from a source tree that is not installed
     __version__ = "0+source"
 
 __all__ = [
+    "AwaitedWorkflowCancelled",
+    "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "CancelMode",
+    "ChildHandle",
     "Client",
     "ClientClosed",
     "ConfigurationError",

@@ -175,6 +175,18 @@ class MaxRecoveryAttemptsExceeded(PerdureError):
     code = "PRD-503"
 
 
+class AwaitedWorkflowCancelled(PerdureError):
+    """A run whose result this run waited for was cancelled. This run goes on."""
+
+    code = "PRD-511"
+
+
+class AwaitedWorkflowMaxRecoveryAttemptsExceeded(PerdureError):
+    """A run whose result this run waited for was recovered too often without progress and was parked."""
+
+    code = "PRD-512"
+
+
 class InvalidArgument(PerdureError):
     """An argument of a call is out of its range: an empty or too long id, a length of time of zero."""
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from perdure.api.children import ChildHandle
+from perdure.engine.calls.calls import build
+from perdure.engine.calls.children import StartChild
 from perdure.engine.context import current_scope
-from perdure.engine.pending import PendingStep
+from perdure.engine.pending import PendingCall, PendingStep
 from perdure.engine.registry import (
     Isolation,
     Registry,
@@ -142,6 +145,26 @@ class Workflow(Generic[P, R]):
             input=self.definition.encode_input(args, kwargs),
             options=self.start_options,
             definition=self.definition,
+        )
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> PendingCall[ChildHandle[R]]:
+        """Start a child of the run whose body this is called in, with the workflow's options; `await` gives its handle.
+
+        Durable when awaited: the child's id is `{parent}-{step}` unless an id was asked for, so a start is never made
+        twice. The child is in the parent's namespace, and in its pool and queue unless others were asked for; its
+        deadline is the parent's unless it has a timeout. When the parent is cancelled, so is the child; when it ends,
+        the child goes on. Raises `NotInWorkflow` outside a run (use `Client.start`), `InsideStep`, `TypeError` for
+        arguments that do not fit, `EncodingFailed`; when awaited, `ConflictingWorkflow`.
+        """
+        definition = self.definition
+        return build(
+            StartChild(
+                definition,
+                definition.parameters.record(args, kwargs),
+                definition.encode_input(args, kwargs),
+                self.start_options,
+                lambda run_id: ChildHandle(run_id, definition),
+            )
         )
 
     def __repr__(self) -> str:

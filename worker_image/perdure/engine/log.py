@@ -6,9 +6,12 @@ row says running and everything it can see is committed) and invariant 3 (nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.store.clients import ExistingRun
 
 
 class StepLog(Protocol):
@@ -26,6 +29,30 @@ class StepLog(Protocol):
 
     def record(self, write: StepWrite) -> None:
         """Queue the outcome of an attempt. Durable with the next start or the ending, or alone a moment later."""
+        ...
+
+    async def call(self, call: OwnCall) -> CallAnswer:
+        """Carry out a call that has an effect outside the run's steps, after everything that was recorded before.
+
+        Durable on return, the effect and the step that stands for it together, once however often it is sent. A cancel
+        in the answer's flags: nothing was done. Raises as `start` does. Calls take effect in the order of their `seq`.
+        """
+        ...
+
+    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
+        """How other runs stand. Raises what the database says; nothing is known then."""
+        ...
+
+    async def look_at_event(self, setter: str, name: str) -> EventValue:
+        """The value of an event of the run `setter`. Raises as `look_at_runs`."""
+        ...
+
+    async def existing(self, run_id: str) -> ExistingRun | None:
+        """The run that has this id. Raises as `look_at_runs`."""
+        ...
+
+    async def woken(self, seen: int) -> None:
+        """Return when the run's count of wakes is another one than `seen`."""
         ...
 
     async def flush(self) -> None:

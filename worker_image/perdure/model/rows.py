@@ -107,6 +107,8 @@ class ClaimedRun:
     steps: tuple[RecordedStep, ...] = ()
     ready_seconds: float = 0.0
     """How long the run had been claimable when it was claimed, by the database's clock."""
+    parent_id: str | None = None
+    """The run that started this one."""
 
 
 # Not frozen, because two are made for every step and setting the fields of a frozen one costs thrice as much; nobody

@@ -217,6 +217,7 @@ def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun
         deadline_in=row["deadline_in"],
         steps=steps,
         ready_seconds=row["ready_seconds"] or 0.0,
+        parent_id=row["parent_id"],
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from perdure.model.calls import CallAnswer, OwnCall
 from perdure.model.outcome import Ending
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.states import RunStatus
@@ -43,15 +44,25 @@ K = TypeVar("K", bound=Owner)
 
 
 @dataclass(slots=True)
+class Asked:
+    """A call of a run, and who hears its answer."""
+
+    call: OwnCall
+    answer: asyncio.Future[CallAnswer]
+
+
+@dataclass(slots=True)
 class Entry:
     """Everything one run wants written next. `starts` and `settled` are told the answer. `due` is an instant of the
-    monotonic clock before which it may wait for company. `uncertain` = it was sent and the answer never came."""
+    monotonic clock before which it may wait for company. `uncertain` = it was sent and the answer never came. `calls`
+    are carried out once all else is durable; with an ending they are not."""
 
     due: float
     steps: dict[int, StepWrite] = field(default_factory=dict)
     ending: Ending | None = None
     starts: list[asyncio.Future[OwnedFlags]] = field(default_factory=list)
     settled: asyncio.Future[Settled] | None = None
+    calls: list[Asked] = field(default_factory=list)
     uncertain: bool = False
     failures: int = 0
     bytes: int = 0
@@ -59,7 +70,17 @@ class Entry:
     @property
     def rows(self) -> int:
         """Rows it adds to a statement."""
-        return len(self.steps) + (self.ending is not None)
+        return len(self.steps) + (self.ending is not None) + len(self.calls)
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything for the journal's statement: all but calls."""
+        return bool(self.steps or self.starts) or self.ending is not None or not self.calls
+
+    def rest(self) -> Entry:
+        """What is left when all but the calls was answered."""
+        size = sum(write_bytes(each.call.step) for each in self.calls)
+        return Entry(self.due, calls=self.calls, uncertain=self.uncertain, failures=self.failures, bytes=size)
 
     def add(self, write: StepWrite) -> None:
         """Fold in a later write."""
@@ -78,6 +99,7 @@ class Entry:
         if newer.ending is not None:
             self.ending, self.settled = newer.ending, newer.settled
         self.starts += newer.starts
+        self.calls += newer.calls
         self.uncertain = self.uncertain or newer.uncertain
 
 
@@ -132,7 +154,8 @@ def row_count(entries: Iterable[Entry]) -> int:
 
 def describe(entry: Entry) -> str:
     """What an entry holds, for the error of a run whose data the database refuses."""
-    names = [f"step {write.index} ({write.name})" for write in sorted(entry.steps.values(), key=lambda w: w.index)]
+    writes = [*entry.steps.values(), *(each.call.step for each in entry.calls)]
+    names = [f"step {write.index} ({write.name})" for write in sorted(writes, key=lambda w: w.index)]
     if entry.ending is not None:
         names.append("the run's outcome")
     shown = names[:3] + ([f"{len(names) - 3} more"] if len(names) > 3 else [])

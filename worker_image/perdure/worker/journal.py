@@ -19,16 +19,20 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from perdure.errors import EncodingFailed, OwnershipLost
+from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
+from perdure.store import calls, clients
+from perdure.store.clients import ExistingRun
 from perdure.store.journal import DEFAULT_BACKOFF, Backoff
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
-from perdure.worker.batch import Entry, Settled, stops
+from perdure.worker.batch import Asked, Entry, Settled, stops
 from perdure.worker.lane import Lane
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
+from perdure.worker.wakes import Wakes
 
 HOLD_SECONDS = 0.002
 """How long a finish waits for the next start to travel with: a body needs less between two steps."""
@@ -91,6 +95,35 @@ class RunJournal:
         self._lane.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
         self._measure(write)
 
+    async def call(self, call: OwnCall) -> CallAnswer:
+        """See `StepLog.call`. Not held back when much is pending: the numbers of calls must rise as they are sent."""
+        if self.lost or self._closed or self.refused is not None:
+            self._refuse()
+        answer: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
+        self._lane.add_call(self, Asked(call, answer))
+        return await answer
+
+    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
+        """See `StepLog.look_at_runs`."""
+        return await self._outside.ask(calls.look_at_runs, self.run_id, ids)
+
+    async def look_at_event(self, setter: str, name: str) -> EventValue:
+        """See `StepLog.look_at_event`."""
+        return await self._outside.ask(calls.look_at_event, self.run_id, setter, name)
+
+    async def existing(self, run_id: str) -> ExistingRun | None:
+        """See `StepLog.existing`."""
+        return (await self._outside.ask(clients.existing, [run_id])).get(run_id)
+
+    async def woken(self, seen: int) -> None:
+        """See `StepLog.woken`."""
+        await self._outside.woken(self.run_id, seen)
+
+    @property
+    def _outside(self) -> Wakes:
+        assert self._journal.wakes is not None, "this journal is alone"
+        return self._journal.wakes
+
     async def flush(self) -> None:
         """See `StepLog.flush` (rule R14)."""
         if self.lost or self._closed or self.refused is not None:
@@ -124,6 +157,10 @@ class RunJournal:
                 waiter.set_result(flags)
         if entry.settled is not None and not entry.settled.done():
             entry.settled.set_result(Settled(ended, flags))
+        if entry.ending is not None:
+            for asked in entry.calls:
+                if not asked.answer.done():
+                    asked.answer.set_exception(OwnershipLost())
         if self.observer.committed is not None:
             self.observer.committed(ended)
         if entry.ending is None and stops(flags):
@@ -132,6 +169,24 @@ class RunJournal:
     def committed_elsewhere(self, write: StepWrite, flags: OwnedFlags) -> None:
         """A step of the run was committed with the SQL of its own body."""
         self._measure(write)
+        if self.observer.committed is not None:
+            self.observer.committed(None)
+        if stops(flags):
+            self.observer.flags(flags)
+
+    def called(self, entry: Entry, answers: Sequence[CallAnswer]) -> None:
+        """The entry's calls were carried out."""
+        for asked, answer in zip(entry.calls, answers, strict=True):
+            if not asked.answer.done():
+                asked.answer.set_result(answer)
+            if answer.done:
+                self._measure(asked.call.step)
+                if self._journal.wakes is not None:
+                    self._journal.wakes.effect(self.run, asked.call)
+        flags = answers[-1].flags
+        for waiter in entry.starts:
+            if not waiter.done():
+                waiter.set_result(flags)
         if self.observer.committed is not None:
             self.observer.committed(None)
         if stops(flags):
@@ -176,7 +231,9 @@ class RunJournal:
 
 
 def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
-    waiters: list[asyncio.Future[Any]] = [*entry.starts, *([entry.settled] if entry.settled is not None else [])]
+    waiters: list[asyncio.Future[Any]] = [*entry.starts, *(asked.answer for asked in entry.calls)]
+    if entry.settled is not None:
+        waiters.append(entry.settled)
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error())
@@ -215,6 +272,9 @@ class Journal:
         self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
         self._rows = 0
         self._bytes = 0
+        self.wakes: Wakes | None = None
+        """Wakes other runs for what runs here brought about, and runs here for what others did; set before the first
+        write."""
         self.ended: Callable[[str], None] = lambda _: None
         """Hears of runs that have ended for good and that somebody waits for; set before the first write."""
         self._meters: dict[tuple[str, str], _Meter] = {}

@@ -22,12 +22,13 @@ import asyncpg
 
 from perdure.model.outcome import Ending
 from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.store import calls as call_store
 from perdure.store import journal as store
 from perdure.store.pool import is_bad_row, is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.worker.ambiguous import ended_by_us
-from perdure.worker.batch import Entry, Settled, describe, halves, next_due, row_count, take
+from perdure.worker.batch import Asked, Entry, Settled, describe, halves, next_due, row_count, take, write_bytes
 from perdure.worker.link import Link, error_class
 from perdure.worker.service import Service, backoff
 
@@ -103,6 +104,17 @@ class Lane(Service):
         entry.ending, entry.settled = ending, waiter
         self._queued(owner, entry, 0.0)
 
+    def add_call(self, owner: RunJournal, asked: Asked) -> None:
+        """Queue a call, to be carried out when all that the run has queued before is durable."""
+        entry = self._pending.get(owner)
+        if entry is None:
+            entry = self._pending[owner] = Entry(0.0)
+        entry.calls.append(asked)
+        size = write_bytes(asked.call.step)
+        entry.bytes += size
+        self._journal.account(1, size)
+        self._queued(owner, entry, 0.0)
+
     def flush(self, owner: RunJournal, waiter: asyncio.Future[OwnedFlags]) -> bool:
         """Hurry what the run has queued; `waiter` hears when all of it is durable. False: nothing was queued."""
         entry = self._pending.get(owner)
@@ -131,6 +143,11 @@ class Lane(Service):
         """The entry was answered."""
         self._flight.pop(owner, None)
         self._account_gone(entry)
+
+    def _stay(self, owner: RunJournal, entry: Entry) -> None:
+        """What the run recorded is durable, its calls are still to be carried out."""
+        rest = self._flight[owner] = entry.rest()
+        self._journal.account(rest.rows, rest.bytes)
 
     def _queued(self, owner: RunJournal, entry: Entry, due: float) -> None:
         if self._abandoned:
@@ -195,7 +212,38 @@ class Lane(Service):
     # -- one statement
 
     async def _send(self, batch: Batch) -> None:
+        """First what the runs have recorded, then their calls (rule R14)."""
         await self._lease_holds()
+        writes = {owner: entry for owner, entry in batch.items() if entry.writes}
+        if writes:
+            await self._write(writes)
+        calls = {owner: entry for owner, entry in self._flight.items() if owner in batch and entry.calls}
+        if calls:
+            await self._call(calls)
+
+    async def _call(self, batch: Batch) -> None:
+        asked = [
+            call_store.RunCalls(
+                owner.run_id, owner.fence, tuple(each.call for each in entry.calls), again=entry.uncertain
+            )
+            for owner, entry in batch.items()
+        ]
+        try:
+            answers = await self._link.call(call_store.execute, self._worker_id, asked)
+        except Exception as error:
+            await self._failed(batch, error)
+            return
+        self._failures = 0
+        for owner, entry in batch.items():
+            if self._abandoned:
+                return
+            if owner.run_id in answers:
+                self._leave(owner, entry)
+                owner.called(entry, answers[owner.run_id])
+            else:
+                self._lost(owner, entry)
+
+    async def _write(self, batch: Batch) -> None:
         started = time.monotonic()
         try:
             writes = [
@@ -231,6 +279,8 @@ class Lane(Service):
             if ack is not None and ack.owned and ack.flags is not None:
                 self._leave(owner, entry)
                 owner.acknowledged(entry, ack.flags, ack.ended)
+                if entry.calls and entry.ending is None:
+                    self._stay(owner, entry)
                 if ack.awaited:
                     self._journal.ended(owner.run_id)
             elif entry.uncertain and entry.ending is not None:

@@ -27,6 +27,7 @@ from perdure.worker.journal import Journal, Observer
 from perdure.worker.ledger import RunLedger
 from perdure.worker.link import Link
 from perdure.worker.machine import Machine, RunKey, Stop
+from perdure.worker.wakes import Wakes
 
 log = get_logger(__name__)
 
@@ -57,6 +58,7 @@ class Surroundings:
     sql: SqlPool
     """For the SQL of steps' bodies."""
     metrics: Metrics
+    wakes: Wakes
     ready: Callable[[], None]
     """A run of this pool became claimable again."""
     left: Callable[[RunKey], None]
@@ -129,6 +131,8 @@ class RunningRun:
             # A cancel came first and beats every other end (rule R9).
             settled = await self._journal.end(Cancelled("the run was cancelled while it ended"))
         if settled.status is not None:
+            if settled.status.finished and self.run.parent_id is not None:
+                self._around.wakes.ended(self.run.id, self.run.parent_id)
             self._ended(settled.status, ending)
 
     def _ended(self, status: RunStatus, ending: Ending) -> None:

@@ -30,6 +30,7 @@ from perdure.worker.link import Link, statement_limit
 from perdure.worker.machine import ForceRelease, GiveBack, Instruction, Interrupt, Machine, RunKey, Start
 from perdure.worker.runner import RunningRun, Surroundings
 from perdure.worker.settings import WorkerSettings
+from perdure.worker.wakes import Wakes
 
 log = get_logger(__name__)
 
@@ -55,6 +56,7 @@ class Parts:
     database_url: str
     metrics: Metrics
     threads: Executor
+    wakes: Wakes
     ready: Callable[[], None]
     ended: Callable[[str], None]
     """A run has ended that somebody waits for."""
@@ -88,6 +90,7 @@ class Session:
         self._sql = SqlPool(parts.database_url, application_name=self.id, size=settings.transaction_connections)
         self._journal = Journal(self.id, journal_links, self.lease, parts.metrics, backoff)
         self._journal.ended = parts.ended
+        self._journal.wakes = parts.wakes
         self.claimer = Claimer(
             settings,
             self.id,
@@ -107,6 +110,7 @@ class Session:
             worker_id=self.id,
             sql=self._sql,
             metrics=parts.metrics,
+            wakes=parts.wakes,
             ready=parts.ready,
             left=self._left,
             changed=parts.changed,

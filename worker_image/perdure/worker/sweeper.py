@@ -16,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from perdure.model.states import RunStatus
 from perdure.store import idempotency as idempotency_store
 from perdure.store import sweeps as sweeps_store
+from perdure.store import wakes as wakes_store
 from perdure.store import workers as workers_store
 from perdure.store.pool import is_transient
 from perdure.telemetry import names
@@ -28,7 +29,7 @@ from perdure.worker.service import Service, backoff
 log = get_logger(__name__)
 
 LONGEST_INTERVAL = 1.0
-"""Seconds between rounds: how late a wake or a recovery may be, at about five cheap statements a round."""
+"""Seconds between rounds: how late a wake or a recovery may be, at about ten cheap statements a round."""
 
 EXPIRE_LIMIT = 20
 """Workers marked dead in one statement: a node's worth."""
@@ -38,6 +39,9 @@ MOVE_LIMIT = 200
 
 WAKE_PAUSE = 0.05
 """Seconds between statements that wake, while there is more to wake: the room they fill is claimed meanwhile."""
+
+TOLD_AFTER = 0.5
+"""Seconds that a worker has to wake runs for what it brought about before the sweeps do it."""
 
 MAX_REPEATS = 20
 """Statements of one kind in a round before the others have their turn."""
@@ -94,7 +98,9 @@ class Sweeper(Service):
 
     async def _round(self) -> None:
         await self._wake_due()
+        await self._wake_untold()
         await self._cancel_overdue()
+        await self._cascade()
         if self._trusted():
             await self._mark_expired()
         await self._move()
@@ -127,6 +133,21 @@ class Sweeper(Service):
             if not woken:
                 return
             await asyncio.sleep(WAKE_PAUSE)
+
+    async def _wake_untold(self) -> None:
+        """What a worker brought about and did not come to tell."""
+        messages, children, events = await self._call(wakes_store.untold, MOVE_LIMIT, TOLD_AFTER)
+        woken = await self._call(wakes_store.announce, messages, children) if messages or children else []
+        for event in events:
+            woken += await self._call(wakes_store.announce_event, event)
+        for namespace, pool in {(each.namespace, each.pool) for each in woken if each.ready}:
+            self._ready(namespace, pool)
+
+    async def _cascade(self) -> None:
+        """Level by level; what is left is found in the next round."""
+        for _ in range(MAX_REPEATS):
+            if not await self._call(wakes_store.cascade, MOVE_LIMIT):
+                return
 
     async def _cancel_overdue(self) -> None:
         for _ in range(MAX_REPEATS):

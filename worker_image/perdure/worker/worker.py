@@ -36,6 +36,7 @@ from perdure.worker.service import Service, backoff
 from perdure.worker.session import Parts, Session
 from perdure.worker.settings import WorkerSettings
 from perdure.worker.sweeper import Sweeper
+from perdure.worker.wakes import Wakes
 from perdure.worker.watch import LoopWatch
 
 log = get_logger(__name__)
@@ -103,6 +104,7 @@ class Worker:
         self._notifier = Notifier(self._link("news"), self.metrics)
         # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
         self._ear = None if pooled(database_url) else Ear(database_url, self._ready, self._wake)
+        self._wakes = Wakes(self._link("wakes"), settings.pool, self.metrics, self._tell)
         self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._tell)
         self._reporter = None if status_api is None else Reporter(status_api, self._link("reports"), self.metrics)
         self._retention = (
@@ -209,6 +211,7 @@ class Worker:
 
     async def _work(self) -> None:
         self._notifier.start()
+        self._wakes.start()
         self._sweeper.start()
         if self._ear is not None:
             self._ear.start()
@@ -307,6 +310,7 @@ class Worker:
             self._reporter,
             self._ear,
             self._sweeper,
+            self._wakes,
             self._notifier,
             self._watch,
         ]
@@ -326,6 +330,7 @@ class Worker:
             database_url=self._database_url,
             metrics=self.metrics,
             threads=self._threads,
+            wakes=self._wakes,
             ready=lambda: self._tell(self.settings.namespace, self.settings.pool),
             ended=self._notifier.ended,
             changed=None if self._reporter is None else self._reporter.changed,

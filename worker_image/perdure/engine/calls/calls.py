@@ -7,7 +7,7 @@ invariants 1 and 5 for them: what is recorded is compared and returned; what wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -18,15 +18,21 @@ from perdure.engine.decide import Raise, Return
 from perdure.engine.failures import NONE, describe, rebuild
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall
-from perdure.errors import DecodingFailed, InsideStep, NotInWorkflow
-from perdure.model.calls import CallName
+from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, InsideStep, NotInWorkflow, ReleaseRequested
+from perdure.model.calls import CallAnswer, CallName, Outcomes, OwnCall, RunOutcome
 from perdure.model.outcome import ErrorRecord, Mismatch
-from perdure.model.rows import RecordedStep, StepWrite
-from perdure.model.states import StepStatus
+from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
+from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
     from perdure.engine.execute import Execution
     from perdure.engine.steps import Steps
+
+PAGE = 500
+"""Runs looked at in one question."""
+
+HOLD_PER_STEP = 0.001
+"""Seconds for each step before the waiting one: what its replay costs, and what it is worth to be spared of it."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -137,6 +143,10 @@ class Calls:
         self.run = run
         self.log = log
         self._steps = steps
+        self._watching: asyncio.Task[None] | None = None
+        self._watched_from = 0
+        self._asked: list[str] | None = None
+        self._answer: asyncio.Future[Outcomes]
 
     async def perform(self, call: DurableCall[R]) -> R:
         """The recorded outcome of the call if there is one, else that of doing it. Raises its recorded failure."""
@@ -144,12 +154,15 @@ class Calls:
             recorded, decision = await self._steps.look_up(call)
             match decision:
                 case Return(output):
-                    return self._read_back(call, output)
+                    return self.read_back(call, output)
                 case Raise(error):
                     raise call.kind.rebuild(error)
                 case _:
                     assert call.step_id is not None
-                    return await call.kind.perform(self, Place(call, call.step_id, recorded, self.run.claimed.id))
+                    result = await call.kind.perform(self, Place(call, call.step_id, recorded, self.run.claimed.id))
+                    if self.run.stopping:
+                        raise self.run.signal()
+                    return result
         except asyncio.CancelledError:
             if self.run.stopping:
                 raise self.run.signal() from None
@@ -184,15 +197,98 @@ class Calls:
 
     def fail(self, at: Place, error: Exception) -> Exception:
         """Record the failure; what to raise."""
-        record = describe(error)
+        return self.fail_as(at, describe(error))
+
+    def fail_as(self, at: Place, record: ErrorRecord) -> Exception:
+        """Record this failure; what to raise."""
         self.record(self.write(at, StepStatus.FAILED, error=record.to_json()))
         return at.call.kind.rebuild(record)
 
     async def wait(self, wait: Wait) -> None:
         """Wait in memory, or have the run parked. Raises the signal when the run is stopped meanwhile."""
-        await self._steps.backoffs.wait(wait)
+        if wait.key:
+            self._watch(wait.seen)
+        try:
+            await self._steps.backoffs.wait(wait)
+        finally:
+            if self._watching is not None and self._steps.backoffs.seen is None:
+                self._watching.cancel()
+                self._watching = None
         if self.run.stopping:
             raise self.run.signal()
+
+    def hold(self, at: Place) -> float:
+        """Seconds for which it is worth waiting in memory for what may come any moment: coming back costs a replay of
+        all that the run has recorded."""
+        return min(self._steps.backoffs.park_after, at.index * HOLD_PER_STEP)
+
+    async def ask(self, call: OwnCall) -> CallAnswer:
+        """Carry out a call with an effect outside. Raises the signal when it must not, or cannot, be done."""
+        try:
+            answer = await self.log.call(call)
+        except ControlSignal as signal:
+            self.run.interrupt(signal)
+        except Exception as error:
+            self.run.give_up(error, f"{call.step.name} could not be done")
+        else:
+            self._obey(answer.flags)
+            if not self.run.dropping and (answer.done or answer.flags.cancel_mode is None):
+                return answer
+        raise self.run.signal()
+
+    async def look(self, question: Awaitable[R]) -> R:
+        """The answer to a question about something outside. Raises the signal when there is none."""
+        try:
+            answer = await question
+        except Exception as error:
+            self.run.give_up(error, "the state of another run could not be read")
+        else:
+            if not self.run.dropping:
+                return answer
+        raise self.run.signal()
+
+    async def outcome_of(self, run_id: str) -> tuple[RunOutcome | None, int]:
+        """How another run stands, None if there is none; and the count of wakes of this run. All that ask in one turn
+        of the loop share a question."""
+        if self._asked is None:
+            self._asked = []
+            self._answer = asyncio.ensure_future(self._outcomes(self._asked))
+            self._answer.add_done_callback(_retrieve)
+        self._asked.append(run_id)
+        outcomes = await self.look(asyncio.shield(self._answer))
+        return outcomes.runs.get(run_id), outcomes.wake_seq
+
+    async def _outcomes(self, ids: list[str]) -> Outcomes:
+        await asyncio.sleep(0)
+        self._asked = None
+        found: dict[str, RunOutcome] = {}
+        seen: int | None = None
+        for first in range(0, len(ids), PAGE):
+            page = await self.log.look_at_runs(ids[first : first + PAGE])
+            found.update(page.runs)
+            seen = page.wake_seq if seen is None else seen
+        return Outcomes(found, seen or 0)
+
+    def _obey(self, flags: OwnedFlags) -> None:
+        if flags.cancel_mode is not None:
+            immediate = flags.cancel_mode is CancelMode.IMMEDIATE
+            self.run.interrupt(CancelRequested("the run was cancelled", immediate=immediate))
+        elif flags.suspended:
+            self.run.interrupt(ReleaseRequested("the run is suspended"))
+
+    def _watch(self, seen: int) -> None:
+        """Have the waits look again when the run is woken."""
+        watching = self._watching
+        if watching is not None and not watching.done():
+            if self._watched_from <= seen:
+                return
+            watching.cancel()
+        self._watched_from = seen
+        self._watching = asyncio.create_task(self._until_woken(seen))
+
+    async def _until_woken(self, seen: int) -> None:
+        await self.log.woken(seen)
+        self._steps.backoffs.wake_keyed()
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -209,12 +305,19 @@ class Calls:
             if not steps.in_progress and (self.run.stopping or steps.backoffs):
                 self.run.quiet()
 
-    def _read_back(self, call: DurableCall[R], output: str) -> R:
+    def read_back(self, call: DurableCall[R], output: str) -> R:
+        """The result from its recorded form. One that does not fit ends the body as a mismatch."""
         try:
             return call.kind.read_back(output)
         except DecodingFailed as error:
             self.run.abort(Mismatch(describe(error, call.name)), error.message)
             raise self.run.signal() from error
+
+
+def _retrieve(future: asyncio.Future[Outcomes]) -> None:
+    """An error that nobody is left to hear is no news."""
+    if not future.cancelled():
+        future.exception()
 
 
 def input_of(kind: Kind[Any]) -> str:

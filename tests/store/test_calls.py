@@ -1,0 +1,270 @@
+"""The statements of durable calls: ownership, cancels, late copies, and what each does."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from perdure.model.calls import AwaitEvent, CallAnswer, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.rows import ClaimedRun, StepWrite
+from perdure.model.start import StartOptions
+from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.store import calls, runs
+from perdure.store.calls import RunCalls
+from perdure.store.pool import connect
+
+from tests.store.builders import Connection, add_run, claim, claimed, row, step_rows
+from tests.support.pgwait import holding, race, waiting
+
+TABLES = ("workflows", "workflow_payloads", "workflow_steps", "messages", "events", "events_history", "event_waits")
+
+
+async def everything(conn: Connection) -> list[Any]:
+    return [await conn.fetch(f"SELECT * FROM perdure.{table} ORDER BY 1, 2") for table in TABLES]
+
+
+def step(index: int = 0, seq: int = 1, **fields: Any) -> StepWrite:
+    values: dict[str, Any] = {"name": "x", "status": StepStatus.SUCCEEDED, "input": "[]", "output": '"done"'}
+    return StepWrite(index, seq, **{**values, **fields})
+
+
+def start_child(index: int = 0, seq: int = 1, child: str = "", **options: Any) -> Start:
+    return Start(step(index, seq), child or f"r1-{index}", "x", "workflow:x", "[1]", StartOptions(**options))
+
+
+def send(index: int = 0, seq: int = 1, to: str = "r1", topic: str = "t", key: str = "", value: str = '"hi"') -> Send:
+    return Send(step(index, seq), to, topic, key or f"r1/{index}", value)
+
+
+def receive(
+    index: int = 0,
+    seq: int = 1,
+    topic: str = "t",
+    otherwise: Otherwise = Otherwise.NOTHING,
+    wake_in: float | None = None,
+) -> Receive:
+    return Receive(step(index, seq, wake_in=wake_in), topic, otherwise)
+
+
+def set_event(index: int = 0, seq: int = 1, event: str = "e", value: str = "1") -> SetEvent:
+    return SetEvent(step(index, seq), event, value)
+
+
+def await_event(index: int = 0, seq: int = 1, wake_in: float | None = None) -> AwaitEvent:
+    return AwaitEvent(step(index, seq, wake_in=wake_in), "setter", "e")
+
+
+async def execute(
+    conn: Connection, run: ClaimedRun, *asked: OwnCall, worker_id: str = "w1", again: bool = False
+) -> list[CallAnswer] | None:
+    """The answers, None when the run is not this claim's."""
+    answers = await calls.execute(conn, worker_id, [RunCalls(run.id, run.fence, asked, again)])
+    return answers.get(run.id)
+
+
+async def one(conn: Connection, run: ClaimedRun, asked: OwnCall, **fields: Any) -> CallAnswer:
+    answers = await execute(conn, run, asked, **fields)
+    assert answers is not None
+    return answers[0]
+
+
+KINDS: dict[str, Callable[[int, int], OwnCall]] = {
+    "start": start_child,
+    "send": send,
+    "receive": lambda index, seq: receive(index, seq, otherwise=Otherwise.NONE),
+    "set event": set_event,
+    "await event": await_event,
+}
+every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
+
+MOVES = {
+    "to nobody": "UPDATE perdure.workflows SET status = 10, worker_id = NULL, fence = fence + 1 WHERE id = 'r1'",
+    "to another worker": "UPDATE perdure.workflows SET worker_id = 'w2', fence = fence + 1 WHERE id = 'r1'",
+    "to the same worker anew": "UPDATE perdure.workflows SET fence = fence + 2 WHERE id = 'r1'",
+}
+
+
+# -- what holds for each kind
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES.keys())
+@every_kind
+async def test_nothing_is_done_once_the_fence_has_moved(
+    conn: Connection, observer: Connection, pg_url: str, make: Callable[[int, int], OwnCall], move: str
+) -> None:
+    run = await claimed(conn)
+    async with holding(pg_url, (move,)) as mover:
+        task = await waiting(observer, execute(conn, run, make(0, 1)))
+        moved = await everything(mover)
+    assert await task is None
+    assert await everything(observer) == moved
+
+
+@every_kind
+async def test_a_copy_that_comes_after_the_fence_has_moved_does_nothing(
+    conn: Connection, make: Callable[[int, int], OwnCall]
+) -> None:
+    run = await claimed(conn)
+    await conn.execute(MOVES["to the same worker anew"])
+    before = await everything(conn)
+    assert await execute(conn, run, make(0, 1)) is None
+    assert await everything(conn) == before
+
+
+@every_kind
+async def test_nothing_is_done_behind_a_cancel(
+    conn: Connection, pg_url: str, make: Callable[[int, int], OwnCall]
+) -> None:
+    run = await claimed(conn)
+    cancel = ("UPDATE perdure.workflows SET cancel_mode = 'Graceful' WHERE id = 'r1'",)
+    answer = await race(pg_url, cancel, one(conn, run, make(0, 1)))
+    assert (answer.done, answer.flags.cancel_mode) == (False, CancelMode.GRACEFUL)
+    assert await step_rows(conn) == []
+    assert await conn.fetchval("SELECT count(*) FROM perdure.workflows") == 1
+
+
+@every_kind
+async def test_sent_twice_it_is_done_once(conn: Connection, make: Callable[[int, int], OwnCall]) -> None:
+    run = await claimed(conn)
+    first = await one(conn, run, make(0, 1))
+    before = await everything(conn)
+    second = await one(conn, run, make(0, 1), again=True)
+    assert await everything(conn) == before
+    assert (second.done, second.output) == (first.done, first.output)
+
+
+@every_kind
+async def test_a_copy_in_flight_is_waited_for(
+    conn: Connection, pg_url: str, make: Callable[[int, int], OwnCall]
+) -> None:
+    """The second has a snapshot from before the first's commit; the locked row tells it all the same."""
+    run = await claimed(conn)
+    observer = await connect(pg_url, application_name="observer")
+    try:
+        async with holding(pg_url) as twin:
+            first = await one(twin, run, make(0, 1))
+            task = await waiting(observer, one(conn, run, make(0, 1), again=True))
+            done = await everything(twin)
+        second = await task
+        assert await everything(conn) == done
+        assert (second.done, second.output) == (first.done, first.output)
+    finally:
+        await observer.close()
+
+
+@every_kind
+async def test_a_late_copy_does_nothing_behind_later_calls(
+    conn: Connection, make: Callable[[int, int], OwnCall]
+) -> None:
+    run = await claimed(conn)
+    await execute(conn, run, make(0, 1), make(1, 2))
+    before = await everything(conn)
+    await execute(conn, run, make(0, 1))
+    assert await everything(conn) == before
+
+
+@every_kind
+async def test_a_final_step_stays_as_it_is(conn: Connection, make: Callable[[int, int], OwnCall]) -> None:
+    run = await claimed(conn)
+    await one(conn, run, set_event(0, 1, "first"))
+    await one(conn, run, make(0, 2))
+    [stored] = await step_rows(conn)
+    assert (stored["name"], stored["seq"]) == ("perdure.set_event", 1)
+
+
+@every_kind
+async def test_each_call_makes_the_revision_rise(conn: Connection, make: Callable[[int, int], OwnCall]) -> None:
+    """A step with a higher number may have been written before: `edits` is what rises then."""
+    run = await claimed(conn)
+    await one(conn, run, make(0, 1))
+    assert (await row(conn))["edits"] == 1
+
+
+async def test_calls_of_many_runs_and_kinds_are_answered_in_their_order(conn: Connection) -> None:
+    found = [await claimed(conn, f"r{n}") for n in range(3)]
+    asked = (set_event(0, 1), send(1, 2, to="r0", key="a"), send(2, 3, to="nobody"), receive(3, 4), set_event(4, 5))
+    batch = [RunCalls(run.id, run.fence, asked) for run in found]
+    batch.append(RunCalls("r9", 1, asked))
+    answers = await calls.execute(conn, "w1", batch)
+    assert {run_id: [each.done for each in each_run] for run_id, each_run in answers.items()} == {
+        "r0": [True, True, False, True, True],
+        "r1": [True, True, False, False, True],
+        "r2": [True, True, False, False, True],
+    }
+
+
+# -- starts
+
+
+async def test_a_child_takes_after_its_parent(conn: Connection) -> None:
+    run = await claimed(conn, timeout=timedelta(hours=1), priority=7, partition_key="acme")
+    assert (await one(conn, run, start_child())).output == '"done"'
+    parent, child = await row(conn), await row(conn, "r1-0")
+    for column in ("namespace", "pool", "queue", "priority", "partition_key", "deadline_at"):
+        assert child[column] == parent[column], column
+    for column in ("name", "version", "timeout", "worker_id"):
+        assert child[column] is None, column
+    assert (child["status"], child["parent_id"], child["parent_step"]) == (RunStatus.ENQUEUED, "r1", 0)
+    assert parent["cascades"]
+    [got] = await claim(conn)
+    assert (got.id, got.input, got.parent_id) == ("r1-0", "[1]", "r1")
+    assert got.deadline_in is not None
+    assert 3500 < got.deadline_in <= 3600
+
+
+async def test_options_are_instead_of_what_it_takes_after(conn: Connection) -> None:
+    run = await claimed(conn, timeout=timedelta(hours=1))
+    options = {"queue": "q", "pool": "p", "priority": 3, "timeout": 5, "delay": timedelta(seconds=60)}
+    await one(conn, run, start_child(partition_key="k", **options))
+    child = await row(conn, "r1-0")
+    assert (child["queue"], child["pool"], child["priority"], child["partition_key"]) == ("q", "p", 3, "k")
+    assert (child["timeout"], child["deadline_at"]) == (timedelta(seconds=5), None)
+    assert (child["status"], child["wake_at"] is not None) == (RunStatus.DELAYED, True)
+
+
+async def test_a_taken_id_starts_nothing_and_records_nothing(conn: Connection) -> None:
+    run = await claimed(conn)
+    await add_run(conn, "taken", workflow="other")
+    before = await row(conn, "taken")
+    assert not (await one(conn, run, start_child(child="taken"))).done
+    assert await row(conn, "taken") == before
+    assert await step_rows(conn) == []
+
+
+async def test_of_two_parents_that_want_one_id_the_second_waits_and_finds_it_taken(
+    conn: Connection, pg_url: str
+) -> None:
+    first, second = await claimed(conn, "r1"), await claimed(conn, "r2")
+    observer = await connect(pg_url, application_name="observer")
+    try:
+        async with holding(pg_url) as other:
+            assert (await one(other, first, start_child(child="same"))).done
+            task = await waiting(observer, one(conn, second, start_child(child="same")))
+        assert not (await task).done
+        assert (await row(conn, "same"))["parent_id"] == "r1"
+    finally:
+        await observer.close()
+
+
+async def test_two_starts_of_one_id_in_one_statement_make_one_child(conn: Connection) -> None:
+    run = await claimed(conn)
+    answers = await execute(conn, run, start_child(0, 1, child="same"), start_child(1, 2, child="same"))
+    assert answers is not None
+    assert sorted(each.done for each in answers) == [False, True]
+
+
+async def test_a_cancel_waits_for_a_child_that_is_being_started_and_then_reaches_it(
+    conn: Connection, pg_url: str
+) -> None:
+    run = await claimed(conn)
+    observer, canceller = [await connect(pg_url, application_name="x") for _ in range(2)]
+    try:
+        async with holding(pg_url) as starting:
+            assert (await one(starting, run, start_child())).done
+            cancelling = await waiting(observer, runs.cancel(canceller, "r1", CancelMode.GRACEFUL, "why"))
+        await cancelling
+        parent = await row(conn)
+        assert (parent["cancel_mode"], parent["cascades"]) == (CancelMode.GRACEFUL, True)
+    finally:
+        await observer.close()
+        await canceller.close()

@@ -1,0 +1,60 @@
+-- Purpose: put messages into the inboxes of runs, and record the sending as the sender's step.
+-- Run by: the worker's journal, after everything the run has pending. Sent again unchanged it has no second effect.
+-- Locks: the runs' rows, sorted, FOR NO KEY UPDATE: the only test of ownership, all else hangs on it (R1, R15); then new
+-- messages, by receiver. The receivers' rows are not touched: they are woken by another statement.
+-- Expected index: the primary keys, messages_key.
+-- A row for every owned run, with the fence it was found under and the count of wakes of this statement's snapshot,
+-- which is older than the lock: a wake since then is none that was seen (R7). Then a row for every call that was done
+-- or tried; none for a call whose earlier copy came through (call_fence, call_seq), nor for any with a cancel set.
+-- Not done: there is no such run. A key that the receiver has is done, and no second message.
+WITH own AS MATERIALIZED (
+    SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.call_fence, w.call_seq
+      FROM perdure.workflows w
+     WHERE w.id = ANY($1::text[]) AND w.worker_id = $2::text AND w.status = 30
+     ORDER BY w.id
+       FOR NO KEY UPDATE
+), before AS MATERIALIZED (
+    SELECT w.id, w.wake_seq FROM perdure.workflows w WHERE w.id = ANY($1::text[])
+), call AS MATERIALIZED (
+    SELECT r.*
+      FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[], $8::text[],
+                  $9::text[], $10::text[], $11::text[], $12::text[])
+           WITH ORDINALITY AS r(id, fence, step_index, seq, input, output, receiver, topic, key, value, n)
+      JOIN own ON own.id = r.id AND own.fence = r.fence
+     WHERE own.cancel_mode IS NULL AND (own.call_fence, own.call_seq) < (r.fence, r.seq)
+), mark AS (
+    UPDATE perdure.workflows w
+       SET call_fence = c.fence, call_seq = c.seq, edits = w.edits + 1
+      FROM (SELECT call.id, call.fence, max(call.seq) AS seq FROM call GROUP BY call.id, call.fence) c
+     WHERE w.id = c.id
+), known AS MATERIALIZED (
+    SELECT w.id FROM perdure.workflows w WHERE w.id = ANY($9::text[])
+), message AS (
+    INSERT INTO perdure.messages (workflow_id, topic, key, value)
+    SELECT call.receiver, call.topic, call.key, call.value
+      FROM call JOIN known ON known.id = call.receiver
+     ORDER BY call.receiver, call.n
+    ON CONFLICT (workflow_id, key) DO NOTHING
+), step AS (
+    INSERT INTO perdure.workflow_steps AS t (
+        workflow_id, step_index, name, status, fence, seq, started_fence, started_seq, input, output, finished_at)
+    SELECT call.id, call.step_index, 'perdure.send', 30, call.fence, call.seq, call.fence, call.seq, call.input,
+           call.output, clock_timestamp()
+      FROM call JOIN known ON known.id = call.receiver
+    ON CONFLICT (workflow_id, step_index) DO UPDATE SET
+        name = excluded.name,
+        status = excluded.status,
+        fence = excluded.fence,
+        seq = excluded.seq,
+        output = excluded.output,
+        finished_at = excluded.finished_at,
+        wake_at = NULL
+     WHERE t.status < 30 AND (t.fence, t.seq) < (excluded.fence, excluded.seq)
+    RETURNING t.workflow_id, t.step_index
+)
+SELECT own.id, own.fence, own.cancel_mode, own.suspended, before.wake_seq,
+       NULL::bigint AS seq, NULL::boolean AS done, NULL::text AS output
+  FROM own JOIN before ON before.id = own.id
+UNION ALL
+SELECT call.id, call.fence, NULL, NULL, NULL, call.seq, known.id IS NOT NULL, call.output
+  FROM call LEFT JOIN known ON known.id = call.receiver

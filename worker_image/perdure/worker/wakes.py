@@ -1,0 +1,145 @@
+"""Wakes between runs: tells other runs of what runs here brought about, and runs here that wait in memory of theirs.
+
+Used by the journal and the runner. Telling is the statement after the one that made the thing durable, on a connection
+of its own, many at once; whatever is lost here is found by the sweeps. Runs that wait in memory cost one query a tick,
+however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar, assert_never
+
+from perdure.model.calls import AwaitEvent, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.rows import ClaimedRun
+from perdure.store import wakes as store
+from perdure.telemetry import names
+from perdure.telemetry.logs import get_logger
+from perdure.telemetry.prometheus import Metrics
+from perdure.worker.link import Connection, Link, error_class
+from perdure.worker.service import Service, backoff
+
+log = get_logger(__name__)
+
+TICK_SECONDS = 0.1
+"""Seconds between looks for runs that wait in memory: they wait for a second or so, and most wakes of this process's
+own runs are heard of without a look."""
+
+BATCH = 200
+"""Runs told in one statement: it holds their row locks for a few milliseconds."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Wakes(Service):
+    """See the module. `ready` is told of each pool in which something became claimable; `pool` is this worker's."""
+
+    name = "wakes"
+
+    def __init__(self, link: Link, pool: str, metrics: Metrics, ready: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._link = link
+        self._pool = pool
+        self._metrics = metrics
+        self._ready = ready
+        self._messages: list[store.Message] = []
+        self._children: list[store.Child] = []
+        self._events: list[store.Event] = []
+        self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
+        self._news = asyncio.Event()
+
+    # -- what runs here brought about
+
+    def effect(self, run: ClaimedRun, call: OwnCall) -> None:
+        """A call of a run was carried out. Returns at once."""
+        match call:
+            case Send():
+                self._messages.append(store.Message(call.to, call.topic, call.key))
+            case SetEvent():
+                self._events.append(store.Event(run.id, call.event, run.fence, call.step.seq))
+            case Start():
+                self._ready(run.namespace, call.options.pool or self._pool)
+                return
+            case Receive() | AwaitEvent():
+                return
+            case _:
+                assert_never(call)
+        self._news.set()
+
+    def ended(self, run_id: str, parent: str) -> None:
+        """A run that another one started has ended. Returns at once."""
+        self._children.append(store.Child(run_id, parent))
+        self._news.set()
+
+    # -- what others brought about
+
+    async def woken(self, run_id: str, seen: int) -> None:
+        """Return when the run's count of wakes is another one than `seen`."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(run_id, {})
+        waiting[future] = seen
+        self._news.set()
+        try:
+            await future
+        finally:
+            del waiting[future]
+            if not waiting and self._waiting.get(run_id) is waiting:
+                del self._waiting[run_id]
+
+    async def ask(
+        self, operation: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """A question on this service's connection."""
+        return await self._link.call(operation, *args, **kwargs)
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Tell and look for ever."""
+        failures = 0
+        while True:
+            await self._next()
+            try:
+                await self._tell()
+                if self._waiting:
+                    self._heard(await self._link.call(store.wake_seqs, list(self._waiting)))
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._metrics.count(names.STORE_ERRORS, "wakes", error_class(error))
+                if failures & (failures - 1) == 0:
+                    log.warning("runs could not be woken; the sweeps will do it", error=error, failures=failures)
+                await asyncio.sleep(backoff(failures))
+
+    async def _next(self) -> None:
+        """Until there is news, or the next look is due."""
+        if self._waiting:
+            try:
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+        else:
+            await self._news.wait()
+        self._news.clear()
+
+    async def _tell(self) -> None:
+        while self._messages or self._children:
+            messages, self._messages = self._messages[:BATCH], self._messages[BATCH:]
+            children, self._children = self._children[:BATCH], self._children[BATCH:]
+            self._told(await self._link.call(store.announce, messages, children))
+        while self._events:
+            self._told(await self._link.call(store.announce_event, self._events.pop(0)))
+
+    def _told(self, woken: Sequence[store.Woken]) -> None:
+        for namespace, pool in {(each.namespace, each.pool) for each in woken if each.ready}:
+            self._ready(namespace, pool)
+        self._heard({each.id: each.wake_seq for each in woken})
+
+    def _heard(self, counts: dict[str, int]) -> None:
+        for run_id, count in counts.items():
+            for future, seen in self._waiting.get(run_id, {}).items():
+                if count != seen and not future.done():
+                    future.set_result(None)
