@@ -50,6 +50,8 @@ class Evidence:
     """By run: how often each (step, attempt) has begun."""
     rerun: list[Row] = field(default_factory=list)
     zombies: list[Row] = field(default_factory=list)
+    not_once: list[Row] = field(default_factory=list)
+    """Steps whose own SQL is not there exactly as often as their outcome."""
 
     @property
     def final_steps(self) -> int:
@@ -63,6 +65,7 @@ async def read(database: Database) -> Evidence:
         runs={row["id"]: row for row in await database.rows("report")},
         rerun=list(await database.rows("rerun")),
         zombies=list(await database.rows("zombies")),
+        not_once=list(await database.rows("not_once")),
     )
     for row in await database.rows("steps"):
         found.steps.setdefault(row["workflow_id"], {})[row["step_index"]] = row
@@ -83,9 +86,17 @@ def judge(started: Iterable[Started], found: Evidence) -> list[Problem]:
         )
         for row in found.zombies
     ]
+    problems += [_not_once(row) for row in found.not_once]
     for run in started:
         problems += _of_run(run, found)
     return problems
+
+
+def _not_once(row: Row) -> Problem:
+    sentence = f"step {row['step_index']}: its own SQL is there {row['times']} times, finished: {row['finished']}"
+    if row["times"] == 0:
+        return Problem(Kind.STEP_LOST, row["run"], sentence)
+    return Problem(Kind.RERUN if row["finished"] else Kind.ZOMBIE, row["run"], sentence)
 
 
 def _of_run(run: Started, found: Evidence) -> list[Problem]:

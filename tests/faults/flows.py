@@ -17,6 +17,7 @@ import perdure
 
 from tests.faults.effects import begun, begun_sync, run_attempts
 from tests.faults.programs import Node, mixed
+from tests.faults.sql import text
 
 REFUSED = "refused by the database"
 """An output with this text breaks a constraint that only the faults' database has."""
@@ -83,6 +84,16 @@ async def attempted(key: str, value: int, until: int) -> int:
     return mixed(key, value)
 
 
+@perdure.transaction(name="f.transaction")
+async def in_a_transaction(connection: Any, key: str, value: int) -> int:
+    """Its row and the step's outcome are committed together."""
+    await begun(key)
+    step = perdure.current().step
+    assert step is not None
+    await connection.execute(text("once"), perdure.current().run_id, step.index)
+    return mixed(key, value)
+
+
 @perdure.step(name="f.blocking")
 async def blocking(key: str, value: int, ms: int) -> int:
     """An author's mistake: it blocks the loop, perhaps for longer than the lease."""
@@ -140,6 +151,11 @@ async def _gather(node: Node, value: int) -> int:
     return mixed(node["key"], sum(results))
 
 
+async def _sleep(node: Node, value: int) -> int:
+    await perdure.sleep(node["seconds"])
+    return mixed(node["key"], value)
+
+
 async def _raise(node: Node, _value: int) -> int:
     raise KeyError(node["key"])
 
@@ -151,6 +167,8 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "caught": _caught,
     "gather": _gather,
     "sequence": lambda node, value: _sequence(node["nodes"], value),
+    "sleep": _sleep,
+    "transaction": lambda node, value: in_a_transaction(node["key"], value),
     "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),
     "fail": lambda node, _value: failing(node["key"]),
     "raise": _raise,

@@ -23,6 +23,8 @@ STEP_NAMES = {
     "caught": "f.failing",
     "fail": "f.failing",
     "attempts": "f.attempted",
+    "sleep": "perdure.sleep",
+    "transaction": "f.transaction",
     "blocking": "f.blocking",
     "bad": "f.bad",
     "poison": "f.poison",
@@ -126,6 +128,15 @@ class _Walk:
     def nested(self, node: Node, value: int) -> int:
         return self.sequence(node["nodes"], value)
 
+    def sleep(self, node: Node, value: int) -> int:
+        self.found.steps.append(ExpectedStep(STEP_NAMES["sleep"], StepStatus.SUCCEEDED, "null", 0, ()))
+        return mixed(node["key"], value)
+
+    def transaction(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._step("transaction", output=result)
+        return result
+
     def blocking(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
         self._step("blocking", output=result)
@@ -167,6 +178,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "caught": _Walk.caught,
     "gather": _Walk.gather,
     "sequence": _Walk.nested,
+    "sleep": _Walk.sleep,
+    "transaction": _Walk.transaction,
     "blocking": _Walk.blocking,
     "fail": _Walk.fail,
     "raise": _Walk.raises,

@@ -137,6 +137,9 @@ class _Maker:
     def sequence(self, depth: int) -> Node:
         return {"nodes": [self.node(depth + 1) for _ in range(self._random.randint(1, 4))]}
 
+    def sleep(self, _depth: int) -> Node:
+        return {"seconds": self._random.choice((0.0, 0.05, 0.6, 1.6, 3.0))}
+
     def blocking(self, _depth: int) -> Node:
         return {"ms": self._random.choice((100, BLOCKED_MS))}
 
@@ -157,6 +160,8 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "caught": _Maker.caught,
     "gather": _Maker.gather,
     "sequence": _Maker.sequence,
+    "sleep": _Maker.sleep,
+    "transaction": _Maker.nothing,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
     "raise": _Maker.nothing,
@@ -165,7 +170,7 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "poison": _Maker.nothing,
 }
 
-FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "blocking": 0.25}
+FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "sleep": 5, "transaction": 6, "blocking": 0.25}
 """Weights of nodes without nodes in them."""
 
 KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8}

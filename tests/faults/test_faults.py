@@ -129,6 +129,18 @@ def run_again(found: Evidence) -> None:
     found.rerun.append({"run": "r", "step_index": 0})
 
 
+def write_twice(found: Evidence) -> None:
+    found.not_once.append({"run": "r", "step_index": 0, "times": 2, "finished": True})
+
+
+def write_without_an_outcome(found: Evidence) -> None:
+    found.not_once.append({"run": "r", "step_index": 0, "times": 1, "finished": False})
+
+
+def write_nothing(found: Evidence) -> None:
+    found.not_once.append({"run": "r", "step_index": 0, "times": 0, "finished": True})
+
+
 def write_as_a_zombie(found: Evidence) -> None:
     found.zombies.append({"run": "r", "what": "run", "number": 1})
 
@@ -148,6 +160,9 @@ def write_as_a_zombie(found: Evidence) -> None:
         (never_end, Kind.STUCK),
         (run_again, Kind.RERUN),
         (write_as_a_zombie, Kind.ZOMBIE),
+        (write_twice, Kind.RERUN),
+        (write_without_an_outcome, Kind.ZOMBIE),
+        (write_nothing, Kind.STEP_LOST),
     ],
 )
 def test_the_checker_sees_what_is_wrong(change: Any, kind: Kind) -> None:

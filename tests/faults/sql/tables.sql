@@ -22,6 +22,9 @@ CREATE TABLE faults.effects (
 );
 CREATE INDEX ON faults.effects (run, step_index);
 
+-- What steps write in the transaction of their own outcome. No key: a second row is what is looked for.
+CREATE TABLE faults.once (run text NOT NULL, step_index integer NOT NULL);
+
 CREATE TABLE faults.step_writes (
     number      bigserial,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
