@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import asyncpg
 from perdure.api import default_registry
+from perdure.engine.registry import Registry
 from perdure.model.rows import NewRun, workflow_requirement
 from perdure.model.states import RunStatus
 from perdure.store import runs
@@ -43,10 +44,10 @@ def settings(**changes: Any) -> WorkerSettings:
 
 
 @asynccontextmanager
-async def working(url: str, **changes: Any) -> AsyncIterator[Worker]:
+async def working(url: str, registry: Registry = default_registry, **changes: Any) -> AsyncIterator[Worker]:
     """A worker in this loop that has registered; drained at the end."""
     exits: list[int] = []
-    worker = Worker(settings(**changes), default_registry, database_url=url, exit_process=exits.append)
+    worker = Worker(settings(**changes), registry, database_url=url, exit_process=exits.append)
     await worker.start()
     try:
         await worker.wait_until_working()

@@ -20,7 +20,7 @@ class Declined(Exception):
         self.cents = cents
 
 
-@perdure.step
+@perdure.step(name="c.charge")
 async def charge(cents: int) -> int:
     if cents > 1000:
         raise Declined(cents)
@@ -46,6 +46,6 @@ async def endless() -> None:
     await forever()
 
 
-@perdure.step
+@perdure.step(name="c.forever")
 async def forever() -> None:
     await asyncio.Event().wait()

@@ -192,6 +192,14 @@ async def test_without_a_listener_waits_of_many_are_one_question_a_tick(
             assert set(await asyncio.wait_for(waits, SOON)) == {RunStatus.SUCCEEDED}
 
 
+async def test_a_cancel_by_the_client_itself_needs_no_poll(client: perdure.Client, conn: Connection) -> None:
+    handle = await client.start(nothing)
+    waiting = asyncio.ensure_future(handle.wait(poll=MINUTE))
+    await until_marked(conn, 1)
+    assert await client.handle(handle.id).cancel() is RunStatus.CANCELLED
+    assert await asyncio.wait_for(waiting, SOON) is RunStatus.CANCELLED
+
+
 async def test_an_end_that_nobody_tells_of_is_found_by_polling(client: perdure.Client, conn: Connection) -> None:
     handle = await client.start(nothing)
     waiting = asyncio.ensure_future(handle.wait(poll=0.05))

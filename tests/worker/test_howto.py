@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from perdure.api import decorators
+from perdure.engine.registry import Registry
 
 from tests.support.workerproc import working
 
@@ -31,11 +33,13 @@ async def run(block: str, line: int, guide: Path, names: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first block is the module that program and workers share."""
+    """The first block is the module that program and workers share. What it registers, other guides do not see."""
+    registry = Registry()
+    monkeypatch.setattr(decorators, "default_registry", registry)
     (first, line), *program = blocks(guide)
     module = ModuleType(f"guide_{guide.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     await run(first, line, guide, vars(module))
-    async with working(db, namespace="default", slots=20):
+    async with working(db, registry, namespace="default", slots=20):
         for block, line in program:
             await run(block, line, guide, vars(module))

@@ -60,8 +60,8 @@ class Handle(Generic[R]):
         """Wait until the run has ended, however it did; its final status.
 
         `timeout`: seconds or timedelta. `deadline`: an instant with a time zone, by this machine's clock. Both limits
-        hold even when the database hangs. `poll`: how often to ask when no notification comes. Without a limit the
-        wait goes on over outages of the database for as long as it takes.
+        hold even when the database hangs. `poll`: how often to ask when no notification comes, 0.02 to 60 seconds.
+        Without a limit the wait goes on over outages of the database for as long as it takes.
 
         Raises `WaitTimeout` (the run goes on), `NonExistentWorkflow` (also when it is deleted meanwhile).
         """
@@ -119,6 +119,9 @@ class Handle(Generic[R]):
         status = await self._database.persist(runs.cancel, self.id, mode, reason)
         if status is None:
             raise self._expected.nonexistent()
+        if status.finished:
+            # Nobody else tells of an end that no worker commits.
+            self._watcher.ended(self.id)
         return status
 
     def __eq__(self, other: object) -> bool:

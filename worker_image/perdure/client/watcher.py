@@ -73,6 +73,10 @@ class Watcher:
         self._schedule.awake(run_id, time.monotonic(), armed=armed)
         self._wake.set()
 
+    def ended(self, run_id: str) -> None:
+        """The run has ended, as this process knows."""
+        self._heard([run_id])
+
     def forget(self, run_id: str, future: asyncio.Future[RunSight]) -> None:
         """This future is not awaited any more."""
         waiters = self._waiters.get(run_id, set())
