@@ -1,6 +1,6 @@
 import pytest
 from perdure.model.outcome import Parked
-from perdure.model.rows import WaitingFor
+from perdure.model.rows import MovedRun, WaitingFor
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs, workers
 
@@ -18,7 +18,7 @@ from tests.store.builders import (
 from tests.support.pgwait import holding
 
 
-async def die(conn: Connection, worker_id: str = "w1") -> list[workers.Moved]:
+async def die(conn: Connection, worker_id: str = "w1") -> list[MovedRun]:
     await workers.mark_dead(conn, [f"uid-{worker_id}"])
     return await workers.move(conn, [worker_id], 100)
 
@@ -37,7 +37,7 @@ async def test_runs_of_a_dead_worker_are_claimable_again_with_their_place(conn: 
     await claimed(conn)
     before = await row(conn)
 
-    assert await die(conn) == [workers.Moved("r1", RunStatus.ENQUEUED, "ns", "default")]
+    assert await die(conn) == [MovedRun("r1", RunStatus.ENQUEUED, "ns", "default", "x", 0, 1, 1)]
 
     stored = await row(conn)
     assert (stored["status"], stored["worker_id"], stored["fence"]) == (RunStatus.ENQUEUED, None, 2)

@@ -15,6 +15,7 @@ from perdure.store import status, workers
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+from perdure.telemetry.settles import tell_moved
 
 from perdure_operator.control.cache import Cache
 from perdure_operator.control.database import Database
@@ -79,6 +80,7 @@ class Recovery:
                 return total
             total += len(moved)
             for each in moved:
+                tell_moved(each)
                 parked = each.status == RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED
                 self._metrics.count(names.RECOVERIES, "parked" if parked else "requeued")
                 self._notifier.ready(each.namespace, each.pool)

@@ -156,6 +156,21 @@ class OwnedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedRun:
+    """A run taken from an ended worker: ENQUEUED again, CANCELLED because a cancel was set, or parked as
+    MAX_RECOVERY_ATTEMPTS_EXCEEDED. `namespace` and `pool` say whom to notify, the rest is for the log."""
+
+    id: str
+    status: RunStatus
+    namespace: str
+    pool: str
+    workflow: str
+    run_attempts: int
+    max_run_attempts: int | None
+    recoveries: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker as it registers itself. `id` = pod UID (or host name) + boot nonce; never used again."""
 

@@ -7,25 +7,13 @@ tested only where it is marked dead, under the lock of its row; moving its runs 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
-from perdure.model.rows import OwnedRun, WorkerRow
+from perdure.model.rows import MovedRun, OwnedRun, WorkerRow
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store.statements import sql
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A run taken from an ended worker: ENQUEUED again, CANCELLED because a cancel was set, or parked as
-    MAX_RECOVERY_ATTEMPTS_EXCEEDED. `namespace` and `pool` say whom to notify."""
-
-    id: str
-    status: RunStatus
-    namespace: str
-    pool: str
 
 
 async def register(connection: asyncpg.Connection[Any], worker: WorkerRow, lease: float) -> list[str]:
@@ -102,11 +90,11 @@ async def dead_with_runs(connection: asyncpg.Connection[Any], limit: int) -> lis
     return [row["id"] for row in await connection.fetch(sql("worker_ended_owners"), limit)]
 
 
-async def move(connection: asyncpg.Connection[Any], worker_ids: Sequence[str], limit: int) -> list[Moved]:
+async def move(connection: asyncpg.Connection[Any], worker_ids: Sequence[str], limit: int) -> list[MovedRun]:
     """Take up to `limit` runs from ended workers. Call until `dead_with_runs` finds none, not until a batch is
     short: rows that somebody holds just now are skipped."""
     rows = await connection.fetch(sql("worker_move"), sorted(set(worker_ids)), limit)
-    return [Moved(row["id"], RunStatus(row["status"]), row["namespace"], row["pool"]) for row in rows]
+    return [MovedRun(**{**row, "status": RunStatus(row["status"])}) for row in rows]
 
 
 async def terminate_backends(connection: asyncpg.Connection[Any], worker_id: str) -> int:

@@ -20,9 +20,10 @@ from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import claims as store
 from perdure.store.usersql import SqlPool
-from perdure.telemetry import names
+from perdure.telemetry import names, settles
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+from perdure.telemetry.settles import Settle
 from perdure.worker.journal import Journal, Observer
 from perdure.worker.ledger import RunLedger
 from perdure.worker.link import Link
@@ -75,6 +76,7 @@ class RunningRun:
         self.key = RunKey(run.id, run.fence)
         self._around = around
         self._forced: asyncio.Task[None] | None = None
+        self._told_lost = False
         report = around.changed if run.name is not None else None
         self._report = report
         self._journal = around.journal.open(
@@ -137,18 +139,7 @@ class RunningRun:
 
     def _ended(self, status: RunStatus, ending: Ending) -> None:
         metrics, run = self._around.metrics, self.run
-        if isinstance(ending, Failed | Mismatch):
-            # Its message is the user's and may hold anything; the row and the resource have it.
-            error = ending.error
-            log.warning(
-                "a run failed",
-                run_id=run.id,
-                workflow=run.workflow,
-                status=status.name,
-                error_type=error.type,
-                code=error.code,
-                step=error.step,
-            )
+        self._tell(_settle_of(status, ending), ending)
         if status in _OUTCOMES:
             metrics.count(names.RUNS_FINISHED, run.namespace, run.workflow, _OUTCOMES[status])
         elif status is RunStatus.WAITING:
@@ -159,7 +150,25 @@ class RunningRun:
             metrics.count(names.RUNS_GIVEN_BACK, "parked" if isinstance(ending, Parked) else "released")
             self._around.ready()
 
+    def _tell(self, how: Settle, ending: Ending | None = None) -> None:
+        """The one log record of this claim's end."""
+        run, limit = self.run, self.run.max_run_attempts
+        failed = isinstance(ending, Failed)
+        settles.tell(
+            how,
+            worker_id=self._around.worker_id,
+            run_id=run.id,
+            workflow=run.workflow,
+            run_attempts=run.run_attempts + failed,
+            max_run_attempts=self._around.journal.backoff.run_attempts if limit is None else limit,
+            fence=run.fence,
+            **(_details(ending) if failed or how in _DETAILED else {}),
+        )
+
     def _gone(self, reason: str) -> None:
+        if reason == "lost" and not self._told_lost:
+            self._told_lost = True
+            self._tell(Settle.LOST)
         self._around.metrics.count(names.RUNS_GIVEN_BACK, reason)
         if self._report is not None:
             # Whatever the row says now is written once more, and then it is nobody's business here.
@@ -188,7 +197,7 @@ class RunningRun:
         except OwnershipLost:
             self._gone("lost")
         else:
-            log.warning("a run was released while its body still ran", run_id=self.run.id)
+            self._tell(Settle.FORCED)
             self._gone("forced")
             self._around.ready()
         finally:
@@ -198,7 +207,8 @@ class RunningRun:
     # -- from the journal
 
     def _lost(self) -> None:
-        log.warning("ownership lost: another worker has the run", run_id=self.run.id, fence=self.run.fence)
+        self._told_lost = True
+        self._tell(Settle.LOST)
         self._around.metrics.count(names.OWNERSHIP_LOST)
         self._execution.interrupt(OwnershipLost())
 
@@ -215,6 +225,40 @@ class RunningRun:
 
     async def _more_history(self, after: int) -> Sequence[RecordedStep]:
         return await self._around.link.call(store.history, self.run.id, after, HISTORY_PAGE)
+
+
+_BY_STATUS = {
+    RunStatus.SUCCEEDED: Settle.SUCCEEDED,
+    RunStatus.FAILED: Settle.FAILED,
+    RunStatus.CANCELLED: Settle.CANCELLED,
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: Settle.GIVEN_UP,
+    RunStatus.WAITING: Settle.PARKED,
+}
+
+_DETAILED = frozenset({Settle.MISMATCHED, Settle.GIVEN_UP, Settle.PARKED, Settle.RELEASED})
+"""Beside failures: ends of which more is said."""
+
+
+def _settle_of(status: RunStatus, ending: Ending) -> Settle:
+    """How the claim ended, from the status that the row has now and what was asked for."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status is RunStatus.DELAYED:
+        return Settle.MISMATCHED if isinstance(ending, Mismatch) else Settle.RETRIED
+    return Settle.WOKEN if isinstance(ending, Parked) else Settle.RELEASED
+
+
+def _details(ending: Ending | None) -> dict[str, object]:
+    """Never the message of an error: it is the user's and may hold anything; the row and the resource have it."""
+    match ending:
+        case Failed(error) | Mismatch(error):
+            return {"error_type": error.type, "code": error.code, "step": error.step}
+        case Parked(waiting_for, wake_in):
+            return {"waits_for": waiting_for.kind, "wake_in_seconds": wake_in}
+        case Released(reason):
+            return {"reason": reason}
+        case _:
+            return {}
 
 
 def _signal(why: Stop) -> ControlSignal:

@@ -22,6 +22,7 @@ from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+from perdure.telemetry.settles import tell_moved
 from perdure.worker.lease import lease_clock
 from perdure.worker.link import Connection, Link, error_class
 from perdure.worker.service import Service, backoff
@@ -179,6 +180,7 @@ class Sweeper(Service):
                     await self._end_sessions(owner)
                 return
             for run in moved:
+                tell_moved(run)
                 parked = run.status is RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED
                 self._metrics.count(names.RECOVERIES, "parked" if parked else "requeued")
                 if run.status is RunStatus.ENQUEUED:

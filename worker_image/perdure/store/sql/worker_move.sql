@@ -40,4 +40,4 @@ UPDATE perdure.workflows w
        status_due_at = clock_timestamp()
   FROM counted c
  WHERE w.id = c.id
-RETURNING w.id, w.status, w.namespace, w.pool
+RETURNING w.id, w.status, w.namespace, w.pool, w.workflow, w.run_attempts, w.max_run_attempts, w.recoveries
