@@ -144,6 +144,20 @@ async def test_many_are_started_in_few_statements_and_in_order(client: perdure.C
     assert await conn.fetchval("SELECT count(DISTINCT xmin::text) FROM perdure.workflows") == 3
 
 
+async def test_of_many_an_id_in_use_is_refused_and_the_same_again_starts_what_is_missing(
+    client: perdure.Client, conn: Connection
+) -> None:
+    await client.start(nothing.options(id="r1"))
+    starts = [buy.options(id=f"r{number}").prepare(str(number), 1) for number in range(1500)]
+    with pytest.raises(ConflictingWorkflow, match="the id r1 belongs to"):
+        await client.start_many(starts)
+    assert await conn.fetchval("SELECT count(*) FROM perdure.workflows") == 1000
+
+    del starts[1]
+    assert len(await client.start_many(starts)) == 1499
+    assert await conn.fetchval("SELECT count(*) FROM perdure.workflows") == 1500
+
+
 async def test_two_clients_hear_of_the_same_end(client: perdure.Client, db: str, conn: Connection) -> None:
     handle = await client.start(buy, "1", 5)
     async with perdure.Client(db, "ns") as other:

@@ -113,9 +113,10 @@ class Client:
     async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
         """Start many runs: `client.start_many(process_order.prepare(each) for each in orders)`; handles in that order.
 
-        In batches of up to a thousand, each one transaction: when this raises, the batches before are durable and the
-        rest is not started. Starting the same again, with ids, starts what is missing. Two starts with one id are one
-        run. Workers take the runs in the order of the list. Raises as `start`.
+        In batches of up to a thousand, each one transaction. When this raises, the batches before are durable, and of
+        the present one, if an id is taken, the runs whose ids were free; the rest is not started. Starting the same
+        again, with ids, starts what is missing. Two starts with one id are one run. Workers take the runs in the order
+        of the list. Raises as `start`.
         """
         handles: list[Handle[R]] = []
         for batch in batches(starts):
@@ -166,6 +167,8 @@ class Client:
         rows = [row for _, row in wanted.values()]
         try:
             created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
+            # Also when none is said to be created: that may be because a first answer was lost.
+            self._news.ready(row.pool for row in rows if row.delay is None)
             taken = [pair for run_id, pair in wanted.items() if run_id not in created]
             for begin in range(0, len(taken), COMPARED):
                 await self._compare(taken[begin : begin + COMPARED])
@@ -175,7 +178,6 @@ class Client:
             raise StoreUnavailable(
                 f"whether {which} is not known; starting again with the same id is safe: {error.message}", ids
             ) from error
-        self._news.ready(row.pool for row in rows if row.delay is None)
         return created
 
     async def _compare(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]]) -> None:
