@@ -1,4 +1,4 @@
-"""How a backlog is drained: looked at twice a second, whoever drains it, and the steady part is what counts."""
+"""How a backlog is drained: looked at now and then, whoever drains it, and the steady part is what counts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.backlog import STEPS
 from benchmarks.host import Bench
 from benchmarks.numbers import Sample
 
-SAMPLE_SECONDS = 0.5
-"""Counting the ended runs takes Postgres a few milliseconds: about a hundredth of its time."""
+SAMPLES = 25
+"""Of one watch. Counting the ended runs takes Postgres some milliseconds: about a hundredth of its time."""
 
 FIRST_SECONDS = 60.0
 """Longest wait for the first run to end: a peer may poll once a second, and its first runs are slow."""
@@ -38,7 +38,7 @@ class Drain:
 
 async def watch(bench: Bench, drain: Drain, seconds: float, *, steps: int = STEPS) -> dict[str, float]:
     """Rates and costs of a drain, until all is done or `seconds` have gone by since the first run's end."""
-    interval = min(SAMPLE_SECONDS, seconds / 10)
+    interval = seconds / SAMPLES
     samples = [await _sample(bench, drain)]
     before = samples[0].done
     deadline = time.monotonic() + FIRST_SECONDS

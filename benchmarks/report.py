@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ measured is the engine. These are no tests: no machine promises a time.
 """
 
 
+WIDTH = 120
 NOTHING = "Nothing has been measured yet.\n"
 
 
@@ -46,7 +48,7 @@ def _sections(results: Results, *, heading: str) -> list[str]:
     for part in PARTS:
         if part.name in results.parts:
             taken = results.parts[part.name]
-            found += [f"{heading} {part.title}\n", f"{part.how}\n"]
+            found += [f"{heading} {part.title}\n", f"{textwrap.fill(part.how, WIDTH)}\n"]
             found += [part.table(taken.lines), ""] if taken.lines else []
             found += [*(f"- Note: {note}." for note in taken.notes), ""] if taken.notes else []
     return [*found, f"{heading} Where and when\n", *_runs(results)]

@@ -22,6 +22,10 @@ BEFORE, WAKING = "fresh runs, nothing else", "fresh runs, many waking"
 SLOTS = 64
 HOUR = 3600.0
 RUN = "sleeper"
+QUIET_SECONDS = 3.0
+"""Until what was done before is over, and counted by Postgres."""
+LOOK_SECONDS = 1.0
+"""Counting a hundred thousand rows takes a while: not more often."""
 
 PARKED = "SELECT status = 40 FROM perdure.workflows WHERE id = $1"
 COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
@@ -59,6 +63,7 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
 
 async def _at_rest(bench: Bench, database: Database, worker: WorkerProcess) -> dict[str, float]:
     """Memory of the worker, and what it asks of the database, over a while in which nothing happens."""
+    await asyncio.sleep(QUIET_SECONDS)
     pids = {"worker": [worker.process.pid]}
     began, commits = time.monotonic(), await database.connection.fetchval(COMMITS)
     before, _ = machine.usage(pids)
@@ -86,7 +91,7 @@ async def _waking(bench: Bench, database: Database, client: Client) -> dict[str,
         async def awake() -> bool:
             return bool(await database.connection.fetchval(AWAKE) >= woken)
 
-        await until(awake, "the end of all that was woken", interval=0.1)
+        await until(awake, "the end of all that was woken", interval=LOOK_SECONDS)
         all_awake.set()
 
     async with asyncio.TaskGroup() as group:
