@@ -26,10 +26,13 @@ class Broken:
     faults: int = 1
     requests: frozenset[str] = frozenset()
     sends: bool = True
+    processes: int = 2
 
     @property
     def protocol(self) -> Protocol:
-        return Protocol(self.program, self.faults, self.requests, frozenset(self.off), sends=self.sends)
+        return Protocol(
+            self.program, self.faults, self.requests, frozenset(self.off), processes=self.processes, sends=self.sends
+        )
 
 
 BROKEN = (
@@ -45,7 +48,7 @@ BROKEN = (
     Broken(("R10",), STUCK, faults=0, requests=SUSPEND_AND_CANCEL),
     Broken(("R11",), "step 0 runs again and nothing had gone wrong", faults=0, requests=STOP),
     Broken(("R12",), "a recovery is counted and no worker has died", faults=0),
-    Broken(("R16",), STUCK, ("recv",), faults=2),
+    Broken(("R16",), STUCK, ("recv",), faults=2, processes=1),
     Broken(("R13",), "step 0 is finished and its body begins again"),
 )
 
