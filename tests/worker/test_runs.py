@@ -134,7 +134,7 @@ async def test_queues_are_served_in_the_order_of_the_pool(db: str, conn: Connect
 
 
 async def test_a_notification_is_faster_than_the_poll(db: str, conn: Connection) -> None:
-    async with working(db, poll_seconds=60.0) as worker:
+    async with working(db, poll_seconds=60.0, lease_seconds=120.0) as worker:
         await asyncio.sleep(0)
         await enqueue(conn, "t.notes", ["first"], run_id="r0")
         await conn.execute("SELECT pg_notify('perdure_ready', 'ns/other')")
