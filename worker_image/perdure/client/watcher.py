@@ -8,6 +8,7 @@ goes on over an outage of a database that has answered before.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -20,9 +21,9 @@ from perdure.errors import ClientClosed, NonExistentWorkflow, PerdureError, Stor
 from perdure.store import clients as store
 from perdure.store.clients import RunSight
 from perdure.store.listen import EndedListener
-from perdure.telemetry.logs import get_logger
 
-log = get_logger(__name__)
+logger = logging.getLogger(__name__)
+"""The program's own log: this is a library in it."""
 
 OUTCOME_BYTES = 64 * 1024
 """Outcomes up to this size come with the news that a run has ended; 500 of them are 32 MiB. Larger ones are read
@@ -48,6 +49,7 @@ class Watcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
         self._answered = False
+        self._deaf = 0
         self._closed = False
         self.trouble = ""
         """What is wrong with the database just now, for messages; empty if nothing is known to be."""
@@ -127,7 +129,7 @@ class Watcher:
             except PerdureError as error:
                 self._refused(asked, error)
             except Exception as error:
-                log.exception("a client cannot ask for its runs")
+                logger.exception("the runs that are waited for could not be asked about")
                 self._refused(asked, StoreUnavailable(f"the runs could not be asked for: {error!r}"))
             else:
                 failures = 0
@@ -169,7 +171,7 @@ class Watcher:
         pause = min(RETRY_LONGEST, RETRY_FIRST * 2.0 ** min(failures - 1, 10))
         self._schedule.again(asked, time.monotonic() + pause)
         if failures & (failures - 1) == 0:
-            log.warning("the database does not answer; waits go on", error=error, runs=len(asked), failures=failures)
+            logger.warning("the database does not answer; waits of %d runs go on: %s", len(asked), error)
 
     def _refused(self, asked: Sequence[str], error: PerdureError) -> None:
         for run_id in asked:
@@ -189,8 +191,12 @@ class Watcher:
             self._wake.set()
 
     def _gap(self) -> None:
+        self._deaf = 0
         self._schedule.gap()
         self._wake.set()
 
     def _lost_listener(self, error: BaseException) -> None:
-        log.info("a client hears no news of ends and connects again; it polls meanwhile", error=error)
+        self._deaf += 1
+        if self._deaf & (self._deaf - 1) == 0:
+            # At the first failure, and then at each power of two: an outage fills no log.
+            logger.info("the client hears of no ends and polls until it has connected again: %s", error)
