@@ -1,8 +1,8 @@
-"""Installs what the local cluster and the images need from Debian's or Ubuntu's own packages."""
+"""Installs what the local cluster, the images and some tests need from Debian's or Ubuntu's own packages."""
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,28 +23,46 @@ COMMANDS = {
     "prometheus": "promtool",  # the tests of the alerts
 }
 
+# What only the tests of the store and of workers need: a pooler, and an older Postgres than the embedded one.
+POOLER = {"pgbouncer": "/usr/sbin/pgbouncer"}
+OLDER_POSTGRES = {"postgresql-15": "/usr/lib/postgresql/15/bin/postgres"}
 
 # Of these packages, the services that Debian would start and run on every boot from then on.
-SERVICES = {"containerd": "containerd", "prometheus": "prometheus"}
+SERVICES = {
+    "containerd": "containerd",
+    "prometheus": "prometheus",
+    "pgbouncer": "pgbouncer",
+    "postgresql-15": "postgresql",
+}
 # Debian asks this program before it starts a service; 101 means no.
 POLICY = Path("/usr/sbin/policy-rc.d")
 REFUSAL = "#!/bin/sh\nexit 101\n"
 
 
 def missing() -> list[str]:
-    """The packages to install."""
-    absent = [package for package, command in COMMANDS.items() if shutil.which(command) is None]
+    """The packages that a local cluster lacks."""
+    absent = absent_of(COMMANDS)
     if not any((path / "bridge").exists() for path in CNI_PLUGINS):
         absent.append("containernetworking-plugins")
     return absent
 
 
+def absent_of(commands: Mapping[str, str]) -> list[str]:
+    """Those packages of which the command is not there."""
+    return [package for package, command in commands.items() if shutil.which(command) is None]
+
+
 def install() -> None:
-    """Install what is missing, and start none of the services that come along."""
+    """Install what a local cluster lacks."""
     packages = missing()
-    if not packages:
+    if packages:
+        install_packages(packages)
+    else:
         say("nothing is missing")
-        return
+
+
+def install_packages(packages: Sequence[str]) -> None:
+    """Install them, and start none of the services that come along. Raises Impossible where that cannot be done."""
     if shutil.which("apt-get") is None:
         raise Impossible(f"there is no apt here: install {', '.join(packages)} in the way of this system")
     if os.geteuid() != 0:

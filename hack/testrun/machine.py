@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from localcluster import build
+from localcluster import build, deps
 from localcluster.console import Failure, Impossible
 from localcluster.settings import Settings
 
@@ -24,6 +24,26 @@ from testrun import ROOT
 @contextmanager
 def nothing() -> Iterator[None]:
     """The virtual environment is enough."""
+    yield
+
+
+@contextmanager
+def pooler() -> Iterator[None]:
+    """pgbouncer; where it cannot be installed, its tests say so."""
+    if packages := deps.absent_of(deps.POOLER):
+        with suppress(Impossible, Failure):
+            deps.install_packages(packages)
+    yield
+
+
+@contextmanager
+def older_postgres() -> Iterator[None]:
+    """Debian's Postgres 15 beside the embedded one."""
+    if packages := deps.absent_of(deps.OLDER_POSTGRES):
+        try:
+            deps.install_packages(packages)
+        except Failure as failure:
+            raise Impossible(f"{', '.join(packages)} cannot be installed: {failure}") from None
     yield
 
 

@@ -68,14 +68,16 @@ def _pytest(tier: Tier, python: Path, extra: Sequence[str], *, started: float, i
     folders = [folder for folder in tier.folders if (ROOT / folder).is_dir()]
     junit, log_path = LOGS / f"{tier.name}.xml", LOGS / f"{tier.name}.log"
     junit.unlink(missing_ok=True)
-    argv: list[str | Path] = [python, "-m", "pytest", *folders, "-v", f"--junitxml={junit}", *extra]
+    argv: list[str | Path] = [python, "-m", "pytest", *folders, "-v", f"--junitxml={junit}", *tier.arguments, *extra]
     if tier.processes > 1:
         argv += ["-n", str(tier.processes)]
     exit_ok = True
     with log_path.open("w") as log:
         progress = _Progress(tier.name, log.write)
         try:
-            run_with_progress(argv, tier.name, progress=progress, cwd=ROOT, env={**os.environ, "COLUMNS": "160"})
+            run_with_progress(
+                argv, tier.name, progress=progress, cwd=ROOT, env={**os.environ, "COLUMNS": "160", **tier.environment}
+            )
         except Failure:
             exit_ok = False
     seconds = time.monotonic() - started

@@ -6,9 +6,9 @@ a cluster) outside pytest, where its progress is seen; it raises `Impossible` on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testrun import machine
 
@@ -22,14 +22,32 @@ class Tier:
     folders: tuple[str, ...]
     processes: int = 1
     machine: Callable[[], AbstractContextManager[None]] = machine.nothing
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 LINT = "lint"
 
 TIERS = (
     Tier("unit", "pure functions, no database", ("tests/unit", "tests/typing"), processes=2),
-    Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2),
-    Tier("worker", "workers and `perdure dev` on a real Postgres", ("tests/worker", "tests/dev"), processes=2),
+    Tier("store", "every statement on a real Postgres", ("tests/store",), processes=2, machine=machine.pooler),
+    Tier(
+        "postgres15",
+        "the same on Debian's Postgres 15, without what takes long",
+        ("tests/store",),
+        processes=2,
+        machine=machine.older_postgres,
+        # About a minute: all that is said in SQL, not the plans at scale and not the embedded server itself.
+        arguments=("--ignore=tests/store/test_embedded.py", "-k", "not test_plan and not thousand"),
+        environment={"PERDURE_TEST_POSTGRES": "15"},
+    ),
+    Tier(
+        "worker",
+        "workers and `perdure dev` on a real Postgres",
+        ("tests/worker", "tests/dev"),
+        processes=2,
+        machine=machine.pooler,
+    ),
     Tier("protocol", "random programs under faults", ("tests/model", "tests/faults"), processes=2),
     Tier("reconcile", "the operator on a real API server", ("tests/reconcile",), machine=machine.control_plane),
     Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), machine=machine.chart_tools),
