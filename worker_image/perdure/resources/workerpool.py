@@ -38,7 +38,7 @@ MAX_MODULES = 64
 """Most modules to import: one per part of an application is plenty, and each costs start-up time."""
 
 MAX_QUEUES = 64
-"""Most queues of one pool: a worker's claim statement names them all."""
+"""Most queues of one pool: a worker claims from each in turn."""
 
 MAX_REPLICAS = 1000
 """Most pods of a pool: each holds up to nine connections, and Postgres ends long before this."""
@@ -139,7 +139,8 @@ class WorkerPoolSpec(Model):
     )
     queues: Annotated[list[Label], Field(min_length=1, max_length=MAX_QUEUES), UNIQUE, Kube(unique())] = Field(
         default_factory=lambda: ["default"],
-        description="Queues that the workers take runs from. Default [default].",
+        description="Queues that the workers take runs from, in turns: each gets an equal share of the free slots. "
+        "Default [default].",
         json_schema_extra={"default": ["default"]},
     )
     slots: int = Field(
