@@ -5,7 +5,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from perdure.model.calls import AwaitEvent, CallAnswer, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.calls import (
+    AwaitEvent,
+    CallAnswer,
+    EventValue,
+    Otherwise,
+    OwnCall,
+    Receive,
+    RunOutcome,
+    Send,
+    SetEvent,
+    Start,
+)
+from perdure.model.outcome import Succeeded
 from perdure.model.rows import ClaimedRun, StepWrite
 from perdure.model.start import StartOptions
 from perdure.model.states import CancelMode, RunStatus, StepStatus
@@ -13,7 +25,7 @@ from perdure.store import calls, runs
 from perdure.store.calls import RunCalls
 from perdure.store.pool import connect
 
-from tests.store.builders import Connection, add_run, claim, claimed, row, step_rows
+from tests.store.builders import Connection, add_run, claim, claimed, row, step_rows, write
 from tests.support.pgwait import holding, race, waiting
 
 TABLES = ("workflows", "workflow_payloads", "workflow_steps", "messages", "events", "events_history", "event_waits")
@@ -268,3 +280,137 @@ async def test_a_cancel_waits_for_a_child_that_is_being_started_and_then_reaches
     finally:
         await observer.close()
         await canceller.close()
+
+
+# -- messages
+
+
+async def inbox(conn: Connection, run_id: str = "r1") -> list[tuple[str, str, int | None]]:
+    rows = await conn.fetch(
+        "SELECT topic, value, consumed_by FROM perdure.messages WHERE workflow_id = $1 ORDER BY id", run_id
+    )
+    return [(each["topic"], each["value"], each["consumed_by"]) for each in rows]
+
+
+async def test_messages_are_taken_in_order_by_topic_and_once(conn: Connection) -> None:
+    run = await claimed(conn)
+    sent = [send(n, n + 1, topic="ab"[n % 2], value=f'"{n}"') for n in range(4)]
+    await execute(conn, run, *sent)
+    answers = await execute(conn, run, *(receive(10 + n, 10 + n, topic) for n, topic in enumerate("aabba")))
+    assert answers is not None
+    assert [each.output for each in answers] == ['"0"', '"2"', '"1"', '"3"', None]
+    assert [consumed for _, _, consumed in await inbox(conn)] == [10, 12, 11, 13]
+
+
+async def test_a_key_that_the_receiver_has_is_sent_already(conn: Connection) -> None:
+    run = await claimed(conn)
+    answers = await execute(conn, run, send(0, 1, key="k", value="1"), send(1, 2, key="k", value="2"))
+    assert answers is not None
+    assert [each.done for each in answers] == [True, True]
+    assert await inbox(conn) == [("t", "1", None)]
+
+
+async def test_a_message_to_nobody_is_not_sent(conn: Connection) -> None:
+    run = await claimed(conn)
+    assert not (await one(conn, run, send(to="nobody"))).done
+    assert await inbox(conn, "nobody") == []
+    assert await step_rows(conn) == []
+
+
+async def test_a_run_that_has_ended_keeps_the_message(conn: Connection) -> None:
+    run = await claimed(conn)
+    await add_run(conn, "ended")
+    await runs.cancel(conn, "ended", CancelMode.IMMEDIATE, "why")
+    assert (await one(conn, run, send(to="ended"))).done
+    assert len(await inbox(conn, "ended")) == 1
+
+
+async def test_an_end_that_is_recorded_stays(conn: Connection) -> None:
+    run = await claimed(conn)
+    await one(conn, run, receive(0, 1, otherwise=Otherwise.WAITING, wake_in=60.0))
+    [first] = await step_rows(conn)
+    assert (first["status"], first["name"]) == (StepStatus.WAITING, "perdure.recv")
+    await one(conn, run, receive(0, 2, otherwise=Otherwise.WAITING, wake_in=5.0))
+    [second] = await step_rows(conn)
+    assert (second["wake_at"], second["seq"]) == (first["wake_at"], 2)
+    assert (await one(conn, run, receive(0, 3, otherwise=Otherwise.NONE))).output == "null"
+    [third] = await step_rows(conn)
+    assert (third["status"], third["wake_at"], third["output"]) == (StepStatus.SUCCEEDED, None, "null")
+
+
+async def test_the_count_of_wakes_is_that_of_the_look_and_not_of_the_lock(conn: Connection, pg_url: str) -> None:
+    """A message and its wake come while the receive waits for the row: it may not have seen them, so it must not say
+    that it has."""
+    run = await claimed(conn)
+    await add_run(conn, "other")
+    async with holding(pg_url, ("UPDATE perdure.workflows SET wake_seq = wake_seq + 1 WHERE id = 'r1'",)) as waking:
+        observer = await connect(pg_url, application_name="observer")
+        task = await waiting(observer, one(conn, run, receive()))
+        await observer.close()
+        await waking.execute(
+            "INSERT INTO perdure.messages (workflow_id, topic, key, value) VALUES ('r1', 't', 'k', '1')"
+        )
+    answer = await task
+    assert (answer.done, answer.flags.wake_seq) == (False, 0)
+
+
+async def test_two_receives_of_one_claim_never_take_the_same_message(conn: Connection, pg_url: str) -> None:
+    """Each on its own connection, the second waiting for the first: it goes on to the next message."""
+    run = await claimed(conn)
+    await execute(conn, run, send(0, 1, value='"a"'), send(1, 2, value='"b"'))
+    observer = await connect(pg_url, application_name="observer")
+    try:
+        async with holding(pg_url) as first:
+            assert (await one(first, run, receive(5, 5))).output == '"a"'
+            task = await waiting(observer, one(conn, run, receive(6, 6)))
+        assert (await task).output == '"b"'
+    finally:
+        await observer.close()
+
+
+# -- events
+
+
+async def events(conn: Connection) -> list[tuple[str, str]]:
+    return [(each["name"], each["value"]) for each in await conn.fetch("SELECT * FROM perdure.events ORDER BY name")]
+
+
+async def test_an_event_has_its_latest_value_and_all_of_its_history(conn: Connection) -> None:
+    run = await claimed(conn)
+    await execute(conn, run, set_event(0, 1, "e", "1"), set_event(1, 2, "e", "2"), set_event(2, 3, "f", "3"))
+    await one(conn, run, set_event(3, 4, "e", "4"))
+    assert await events(conn) == [("e", "4"), ("f", "3")]
+    history = await conn.fetch("SELECT step_index, value FROM perdure.events_history ORDER BY 1")
+    assert [tuple(each) for each in history] == [(0, "1"), (1, "2"), (2, "3"), (3, "4")]
+
+
+async def test_a_wait_is_written_and_an_event_is_looked_for(conn: Connection) -> None:
+    run = await claimed(conn)
+    await one(conn, run, await_event(0, 1, wake_in=60.0))
+    await one(conn, run, await_event(0, 2, wake_in=5.0))
+    [stored] = await step_rows(conn)
+    assert (stored["status"], stored["name"]) == (StepStatus.WAITING, "perdure.get_event")
+    left = await conn.fetchval("SELECT extract(epoch FROM wake_at - now()) FROM perdure.workflow_steps")
+    assert left > 50
+    waits = await conn.fetch("SELECT * FROM perdure.event_waits")
+    assert [tuple(each) for each in waits] == [("setter", "e", "r1", 0)]
+    assert await calls.look_at_event(conn, "r1", "setter", "e") == EventValue(None, 0)
+    setter = await claimed(conn, "setter")
+    await one(conn, setter, set_event(value="7"))
+    assert await calls.look_at_event(conn, "r1", "setter", "e") == EventValue("7", 0)
+
+
+# -- looks
+
+
+async def test_how_other_runs_stand_comes_with_the_count_of_wakes(conn: Connection) -> None:
+    await claimed(conn)
+    done = await claimed(conn, "done")
+    await write(conn, done, ending=Succeeded('"out"'))
+    await conn.execute("UPDATE perdure.workflows SET wake_seq = 4 WHERE id = 'r1'")
+    seen = await calls.look_at_runs(conn, "r1", ["done", "r1", "nobody"])
+    assert seen.wake_seq == 4
+    assert seen.runs == {
+        "done": RunOutcome(RunStatus.SUCCEEDED, '"out"'),
+        "r1": RunOutcome(RunStatus.RUNNING),
+    }

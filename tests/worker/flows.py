@@ -271,3 +271,45 @@ async def parent_of(workflow: str, argument: Any) -> str:
         return f"raised {error.code}"
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
+
+
+@perdure.workflow(name="t.ping")
+async def ping(other: str, rounds: int) -> int:
+    for number in range(rounds):
+        await perdure.send(other, number, "ping")
+        assert await perdure.recv("pong") == number
+    return rounds
+
+
+@perdure.workflow(name="t.pong")
+async def pong(other: str, rounds: int) -> int:
+    for _ in range(rounds):
+        await perdure.send(other, await perdure.recv("ping"), "pong")
+    return rounds
+
+
+@perdure.workflow(name="t.collects")
+async def collects(count: int) -> list[int]:
+    return [await perdure.recv("numbers") for _ in range(count)]
+
+
+@perdure.workflow(name="t.sends")
+async def sends(to: str, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        await perdure.send(to, number, "numbers")
+
+
+@perdure.workflow(name="t.hears")
+async def hears(topic: str, seconds: float | None = None) -> Any:
+    return await perdure.recv(topic, seconds)
+
+
+@perdure.workflow(name="t.publishes")
+async def publishes(name: str, gate_name: str) -> None:
+    await gated("at", gate_name)
+    await perdure.set_event(name, {"is": "there"})
+
+
+@perdure.workflow(name="t.expects")
+async def expects(run_id: str, name: str, seconds: float | None = None) -> Any:
+    return await perdure.get_event(run_id, name, seconds)

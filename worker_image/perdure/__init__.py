@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
-from perdure.api.calls import sleep
+from perdure.api.calls import get_event, recv, send, set_event, sleep
 from perdure.api.children import ChildHandle
 from perdure.client import Client, Handle
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
@@ -89,8 +89,12 @@ __all__ = [
     "WorkflowNotFinished",
     "__version__",
     "current",
+    "get_event",
     "idempotency",
     "is_active",
+    "recv",
+    "send",
+    "set_event",
     "sleep",
     "step",
     "transaction",

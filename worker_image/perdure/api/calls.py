@@ -6,9 +6,14 @@ it may stand in `asyncio.gather` and a replay goes the same way. One that waits 
 
 from __future__ import annotations
 
-from perdure.engine.calls.arguments import length_of_sleep
+from typing import Any
+
+from perdure.engine.calls.arguments import event_name, key_of, length_of_sleep, limit_of_time, run_id_of, topic_of
 from perdure.engine.calls.calls import build
+from perdure.engine.calls.events import GetRunEvent, SetRunEvent
+from perdure.engine.calls.messages import ReceiveMessage, SendMessage
 from perdure.engine.calls.sleep import Sleep
+from perdure.engine.codec import encode
 from perdure.engine.pending import PendingCall
 from perdure.model.start import Seconds
 
@@ -21,3 +26,44 @@ def sleep(seconds: Seconds) -> PendingCall[None]:
     `InvalidArgument` for what is no length of time.
     """
     return build(Sleep(length_of_sleep(seconds)))
+
+
+def send(to: str, value: Any, topic: str = "", key: str | None = None) -> PendingCall[None]:
+    """Send a message to a run, which takes it with `recv` of the same topic, in the order in which they were sent.
+
+    Durable when awaited, and sent once however often this run is recovered. `key`: what makes the message the same one
+    for its receiver whoever sends it; a second with a key that the receiver has had is none. A run that has ended keeps
+    the message unread. `topic` and `key` are 1 to 255 printable characters. Raises `NotInWorkflow` (use `Client`),
+    `InsideStep`, `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`; when awaited, `NonExistentWorkflow`.
+    """
+    text = encode(value, "the message")
+    return build(SendMessage(run_id_of(to), value, text, topic_of(topic), key_of(key)))
+
+
+def recv(topic: str = "", timeout: Seconds | None = None) -> PendingCall[Any]:
+    """Take the oldest message of a topic that was sent to this run; None when there is none in time.
+
+    Each message is taken once, by the step that records it. `timeout`: seconds or a timedelta by the database's clock,
+    fixed when the call is first awaited and recorded; None waits without end, zero only looks. Waiting takes no slot.
+    Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
+    """
+    return build(ReceiveMessage(topic_of(topic), limit_of_time(timeout)))
+
+
+def set_event(name: str, value: Any) -> PendingCall[None]:
+    """Publish a value of this run under a name, in place of the one before, for `get_event` and clients.
+
+    Durable when awaited; every value stays in the run's history. Names are 1 to 255 printable characters. Raises
+    `NotInWorkflow`, `InsideStep`, `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`.
+    """
+    text = encode(value, f"the value of event {name}")
+    return build(SetRunEvent(event_name(name), value, text))
+
+
+def get_event(run_id: str, name: str, timeout: Seconds | None = None) -> PendingCall[Any]:
+    """The value that a run has published under a name, waiting until there is one; None when there is none in time.
+
+    `timeout` as in `recv`. Also for a run that does not exist yet, or has ended: without a timeout that is a wait
+    without end. Waiting takes no slot. Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
+    """
+    return build(GetRunEvent(run_id_of(run_id), event_name(name), limit_of_time(timeout)))

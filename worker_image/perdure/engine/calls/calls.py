@@ -136,6 +136,25 @@ class Place:
         return None if self.recorded is None else self.recorded.wake_in
 
 
+class Ends:
+    """An instant of the loop's clock at which a wait is over."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, seconds: float) -> None:
+        self._at = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until then, never less than zero."""
+        return max(0.0, self._at - asyncio.get_running_loop().time())
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed."""
+        return self.left <= 0
+
+
 class Calls:
     """The durable calls of one claim."""
 
@@ -216,6 +235,10 @@ class Calls:
                 self._watching = None
         if self.run.stopping:
             raise self.run.signal()
+
+    def clock(self, seconds: float | None) -> Ends | None:
+        """The end of a wait of so many seconds; None without one."""
+        return None if seconds is None else Ends(seconds)
 
     def hold(self, at: Place) -> float:
         """Seconds for which it is worth waiting in memory for what may come any moment: coming back costs a replay of

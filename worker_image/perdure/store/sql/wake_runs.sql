@@ -4,6 +4,8 @@
 -- Run by: the worker that brought it about, just after, on another connection; every sweeper, for what that did not do.
 -- Locks: the runs' rows, sorted. No test of the status there: a park in flight is waited for.
 -- Expected index: workflows_pkey. A run that does not come back has ended or does not exist.
+-- Nobody owns a run that waits; its owner is cleared all the same, since Postgres holds the new row to its constraints
+-- before it sees that the one it was made from is out of date.
 WITH run AS MATERIALIZED (
     SELECT w.id, w.status, w.waiting_for
       FROM perdure.workflows w
@@ -22,6 +24,7 @@ WITH run AS MATERIALIZED (
 UPDATE perdure.workflows w
    SET wake_seq = w.wake_seq + 1,
        status = CASE WHEN h.wakes THEN 10 ELSE w.status END,
+       worker_id = CASE WHEN NOT h.wakes THEN w.worker_id END,
        fence = w.fence + h.wakes::integer,
        run_at = CASE WHEN h.wakes THEN clock_timestamp() ELSE w.run_at END,
        wake_at = CASE WHEN NOT h.wakes THEN w.wake_at END,

@@ -1,0 +1,105 @@
+"""Messages between runs: `send` puts one into a run's inbox, `recv` takes the oldest of a topic out of the own one.
+
+A message is sent once for each key; the own key of a call is its place in the run, so that a crash sends no second one.
+It is taken in the statement that records it, so that no crash loses or doubles it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json
+
+from perdure.engine.backoff import Wait
+from perdure.engine.calls.calls import Calls, Common, Place
+from perdure.errors import NonExistentWorkflow
+from perdure.model.calls import CallName, Otherwise, Receive, Send, message_key
+from perdure.model.rows import WaitingFor
+from perdure.model.states import StepStatus
+
+KIND = "Message"
+
+
+def own_key(run_id: str, index: int) -> str:
+    """Key of a message that its sender gave none: no key of a caller begins like it."""
+    return f"call:{run_id}/{index}"
+
+
+def callers_key(key: str) -> str:
+    """Key of a message for which its sender chose one."""
+    return f"key:{key}"
+
+
+@dataclass(frozen=True)
+class SendMessage(Common):
+    """Send a value, of which `text` is the JSON, to a run."""
+
+    to: str
+    value: Any = field(compare=False)
+    text: str
+    topic: str
+    key: str | None
+    name = CallName.SEND
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Receiver, topic, key and value."""
+        return [self.to, self.topic, self.key, self.value]
+
+    async def perform(self, calls: Calls, at: Place) -> None:
+        """Put it there."""
+        key = own_key(at.run_id, at.index) if self.key is None else callers_key(self.key)
+        with calls.busy():
+            step = calls.write(at, StepStatus.SUCCEEDED, output="null")
+            answer = await calls.ask(Send(step, self.to, self.topic, key, self.text))
+            if not answer.done:
+                raise calls.fail(at, NonExistentWorkflow(f"there is no run {self.to} to send a message to"))
+
+    def read_back(self, output: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class ReceiveMessage(Common):
+    """Take the oldest message of a topic; None when there is none for `timeout` seconds."""
+
+    topic: str
+    timeout: float | None
+    name = CallName.RECV
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Topic and limit of time."""
+        return [self.topic, self.timeout]
+
+    async def perform(self, calls: Calls, at: Place) -> Any:
+        """Take one if there is one; else wait until the recorded end."""
+        left = self.timeout if at.recorded is None else at.left
+        ends = calls.clock(left)
+        otherwise = Otherwise.WAITING if at.recorded is None else Otherwise.NOTHING
+        while True:
+            over = ends is not None and ends.over
+            with calls.busy():
+                step = calls.write(at, StepStatus.SUCCEEDED, wake_in=None if over else left)
+                answer = await calls.ask(Receive(step, self.topic, Otherwise.NONE if over else otherwise))
+            if answer.done:
+                return self.read_back(answer.output or "null")
+            otherwise = Otherwise.NOTHING
+            await calls.wait(
+                Wait(
+                    self._why,
+                    None if ends is None else ends.left,
+                    message_key(self.topic),
+                    answer.flags.wake_seq,
+                    calls.hold(at),
+                )
+            )
+
+    def read_back(self, output: str) -> Any:
+        """The value."""
+        return from_json(output)
+
+    def _why(self, left: float) -> WaitingFor:
+        what = f"on {self.topic}" if self.topic else ""
+        return WaitingFor(KIND, what, f"it waits for a message {what}".rstrip())
