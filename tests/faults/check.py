@@ -102,19 +102,21 @@ def _not_once(row: Row) -> Problem:
 def _of_run(run: Started, found: Evidence) -> list[Problem]:
     row = found.runs.get(run.id)
     if row is None:
-        return [Problem(Kind.RUN_LOST, run.id, "it was started and is not there")]
+        return [] if run.orphan else [Problem(Kind.RUN_LOST, run.id, "it was started and is not there")]
     status = RunStatus(row["status"])
     if not status.finished:
         return [Problem(Kind.STUCK, run.id, f"it is {status.name} for good")]
-    want = expected(run.program)
+    want = expected(run.program, run.id)
     steps, bodies = found.steps.get(run.id, {}), found.bodies.get(run.id, {})
     cancelled = run.cancelled in (RunStatus.RUNNING, RunStatus.CANCELLED)
-    if cancelled:
+    if cancelled or (run.orphan and status is RunStatus.CANCELLED):
         want.status = RunStatus.CANCELLED
     problems = [Problem(Kind.RUN_LOST, run.id, sentence) for sentence in _wrong_end(row, status, want)]
     # A run that is stopped from outside, or that takes its workers with it, ends wherever it is.
     whole = want.status not in (RunStatus.CANCELLED, RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED)
     wrong = _wrong_steps(want, steps, bodies, whole=whole)
+    for child, program in want.children.items():
+        problems += _of_run(Started(child, program, orphan=not whole), found)
     return problems + [Problem(Kind.STEP_LOST, run.id, sentence) for sentence in wrong]
 
 

@@ -156,6 +156,12 @@ async def _sleep(node: Node, value: int) -> int:
     return mixed(node["key"], value)
 
 
+async def _children(node: Node, value: int) -> int:
+    handles = [await interpret.start({"nodes": nodes}) for nodes in node["programs"]]
+    results = await asyncio.gather(*(handle.result() for handle in handles))
+    return mixed(node["key"], sum(results) + value)
+
+
 async def _raise(node: Node, _value: int) -> int:
     raise KeyError(node["key"])
 
@@ -169,6 +175,7 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "sequence": lambda node, value: _sequence(node["nodes"], value),
     "sleep": _sleep,
     "transaction": lambda node, value: in_a_transaction(node["key"], value),
+    "children": _children,
     "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),
     "fail": lambda node, _value: failing(node["key"]),
     "raise": _raise,

@@ -102,9 +102,9 @@ async def _peace(load: Load, pool: Sequence[FaultyWorker], server: PostgresServe
     for worker in pool:
         worker.proxy.heal()
         worker.send(signal.SIGCONT)
-    deadline, before = time.monotonic() + PEACE_SECONDS, (-len(load.runs) - 1, 0)
-    while under_way := await load.ended():
-        done = (-len(under_way), await base.finished_steps())
+    deadline, before = time.monotonic() + PEACE_SECONDS, (-1_000_000, 0)
+    while under_way := await load.unfinished():
+        done = (-under_way, await base.finished_steps())
         if done > before:
             deadline, before = time.monotonic() + PEACE_SECONDS, done
         elif time.monotonic() > deadline:

@@ -24,6 +24,8 @@ class Started:
     id: str
     program: Program
     cancelled: RunStatus | None = None
+    orphan: bool = False
+    """Started by a run that was stopped: it may never have been started, or be cancelled with it."""
 
 
 class Load:
@@ -50,13 +52,12 @@ class Load:
         """Start no more."""
         self._enough = True
 
-    async def ended(self) -> set[str]:
-        """Wait for every outside request, then give the runs that have not ended yet."""
+    async def unfinished(self) -> int:
+        """Wait for every outside request, then say how many runs have not ended yet, children and all."""
         if self._tasks:
             for task in (await asyncio.wait(self._tasks))[0]:
                 task.result()
-        await self._look()
-        return self._under_way
+        return int((await self._database.rows("unfinished"))[0]["runs"])
 
     async def _look(self) -> None:
         self._under_way -= {row["id"] for row in await self._database.rows("ended", list(self._under_way))}

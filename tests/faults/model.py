@@ -25,6 +25,8 @@ STEP_NAMES = {
     "attempts": "f.attempted",
     "sleep": "perdure.sleep",
     "transaction": "f.transaction",
+    "start": "perdure.start",
+    "result": "perdure.result",
     "blocking": "f.blocking",
     "bad": "f.bad",
     "poison": "f.poison",
@@ -56,6 +58,8 @@ class Expected:
     code: str = ""
     error: str = ""
     steps: list[ExpectedStep] = field(default_factory=list)
+    children: dict[str, Program] = field(default_factory=dict)
+    """What the runs that it starts do, by their id."""
 
 
 class Ends(Exception):
@@ -68,9 +72,9 @@ class Ends(Exception):
         self.error = error
 
 
-def expected(program: Program) -> Expected:
-    """What must come of the program."""
-    walk = _Walk(program)
+def expected(program: Program, run_id: str) -> Expected:
+    """What must come of the program, run under this id."""
+    walk = _Walk(program, run_id)
     try:
         value = walk.sequence(program.nodes, 0)
     except Ends as end:
@@ -81,8 +85,9 @@ def expected(program: Program) -> Expected:
 
 
 class _Walk:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, run_id: str) -> None:
         self._program = program
+        self._run_id = run_id
         self.found = Expected()
 
     def sequence(self, nodes: list[Node], value: int) -> int:
@@ -104,6 +109,10 @@ class _Walk:
         text = None if output is None else json.dumps(output)
         numbers = tuple(range(1, bodies + 1))
         self.found.steps.append(ExpectedStep(STEP_NAMES[kind], status, text, failures, numbers, repeats, first))
+
+    def _call(self, kind: str, output: object) -> None:
+        """A durable call that is no step: it has no body."""
+        self.found.steps.append(ExpectedStep(STEP_NAMES[kind], StepStatus.SUCCEEDED, json.dumps(output), 0, ()))
 
     # -- one expectation for each kind
 
@@ -129,8 +138,21 @@ class _Walk:
         return self.sequence(node["nodes"], value)
 
     def sleep(self, node: Node, value: int) -> int:
-        self.found.steps.append(ExpectedStep(STEP_NAMES["sleep"], StepStatus.SUCCEEDED, "null", 0, ()))
+        self._call("sleep", None)
         return mixed(node["key"], value)
+
+    def children(self, node: Node, value: int) -> int:
+        results: list[int] = []
+        for nodes in node["programs"]:
+            child = f"{self._run_id}-{len(self.found.steps)}"
+            self.found.children[child] = Program(nodes)
+            self._call("start", child)
+            output = expected(self.found.children[child], child).output
+            assert output is not None
+            results.append(json.loads(output))
+        for result in results:
+            self._call("result", result)
+        return mixed(node["key"], sum(results) + value)
 
     def transaction(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
@@ -180,6 +202,7 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "sequence": _Walk.nested,
     "sleep": _Walk.sleep,
     "transaction": _Walk.transaction,
+    "children": _Walk.children,
     "blocking": _Walk.blocking,
     "fail": _Walk.fail,
     "raise": _Walk.raises,

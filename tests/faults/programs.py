@@ -140,6 +140,14 @@ class _Maker:
     def sleep(self, _depth: int) -> Node:
         return {"seconds": self._random.choice((0.0, 0.05, 0.6, 1.6, 3.0))}
 
+    def children(self, _depth: int) -> Node:
+        """Runs of their own, started one after the other and waited for together."""
+        return {"programs": [self._flat() for _ in range(self._random.randint(1, 3))]}
+
+    def _flat(self) -> list[Node]:
+        kinds = self._random.choices(list(FLAT), list(FLAT.values()), k=self._random.randint(1, 3))
+        return [self.make(kind) for kind in kinds]
+
     def blocking(self, _depth: int) -> Node:
         return {"ms": self._random.choice((100, BLOCKED_MS))}
 
@@ -162,6 +170,7 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "sequence": _Maker.sequence,
     "sleep": _Maker.sleep,
     "transaction": _Maker.nothing,
+    "children": _Maker.children,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
     "raise": _Maker.nothing,
@@ -173,4 +182,4 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
 FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "sleep": 5, "transaction": 6, "blocking": 0.25}
 """Weights of nodes without nodes in them."""
 
-KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8}
+KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8, "children": 4}

@@ -70,7 +70,7 @@ def healthy() -> tuple[Started, Evidence]:
         {"kind": "retried", "key": "b", "ms": 0, "fails": 1},
     ]
     run = Started("r", Program(nodes))
-    want = expected(run.program)
+    want = expected(run.program, run.id)
     rows: dict[int, Any] = {
         index: {"name": step.name, "status": step.status, "output": step.output, "attempts": step.failures}
         for index, step in enumerate(want.steps)

@@ -22,6 +22,9 @@ CREATE TABLE faults.effects (
 );
 CREATE INDEX ON faults.effects (run, step_index);
 
+-- Children too may be taken over as often as faults will have it.
+ALTER TABLE perdure.workflows ALTER COLUMN max_recoveries SET DEFAULT 100000;
+
 -- What steps write in the transaction of their own outcome. No key: a second row is what is looked for.
 CREATE TABLE faults.once (run text NOT NULL, step_index integer NOT NULL);
 
