@@ -1,0 +1,171 @@
+"""Every way in which a claim writes, and why the other statements that write need no claim.
+
+A statement that writes and is in neither list fails the tests: whoever adds one says which it is.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from re import MULTILINE, search, sub
+from typing import Any
+
+from perdure.model.calls import AwaitEvent, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
+from perdure.model.rows import ClaimedRun, StepWrite, WaitingFor
+from perdure.model.start import StartOptions
+from perdure.model.states import StepStatus
+from perdure.store import calls, statements, transaction, workers
+from perdure.store.calls import RunCalls
+from perdure.store.transaction import Claim
+
+from tests.store.builders import Connection, failure, finish, start, write
+
+FOLDER = Path(statements.__file__).parent / "sql"
+ERROR = ErrorRecord("E", "m")
+LATE = 9
+"""Number of these writes: higher than what the tests write before."""
+
+Sender = Callable[[Connection, ClaimedRun], Coroutine[Any, Any, object]]
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """`send` as worker `w1`; the answer is falsy, or not `owned`, when the run is not this claim's. `before` is what
+    the run has written by then."""
+
+    statement: str
+    send: Sender
+    before: Sender | None = None
+
+
+def journal(*steps: StepWrite, ending: Ending | None = None, before: Sender | None = None) -> Fenced:
+    return Fenced("journal_commit", lambda conn, run: write(conn, run, *steps, ending=ending), before)
+
+
+def call(statement: str, make: Callable[[ClaimedRun, StepWrite], OwnCall], before: Sender | None = None) -> Fenced:
+    async def send(conn: Connection, run: ClaimedRun) -> object:
+        made = make(run, StepWrite(0, LATE, "x", StepStatus.SUCCEEDED, "[]", '"done"'))
+        return await calls.execute(conn, "w1", [RunCalls(run.id, run.fence, (made,))])
+
+    return Fenced(statement, send, before)
+
+
+async def running(conn: Connection, run: ClaimedRun) -> object:
+    return await write(conn, run, start())
+
+
+async def message(conn: Connection, run: ClaimedRun) -> object:
+    return await conn.execute(
+        "INSERT INTO perdure.messages (workflow_id, topic, key, value) VALUES ($1, 't', $1, '1')", run.id
+    )
+
+
+async def finish_in_transaction(conn: Connection, run: ClaimedRun) -> object:
+    """Whoever gets no flags rolls back; so does this."""
+    if conn.is_in_transaction():
+        return await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE))
+    async with conn.transaction():
+        return await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE))
+
+
+FENCED: dict[str, Fenced] = {
+    "start": journal(start(seq=LATE)),
+    "fresh start": journal(replace(start(seq=LATE), fresh=True)),
+    "start of another attempt": journal(start(seq=LATE), before=running),
+    "finish": journal(finish(seq=LATE)),
+    "finish after its start": journal(finish(seq=LATE), before=running),
+    "failure": journal(failure(seq=LATE), before=running),
+    "finish and next start": journal(finish(seq=LATE), start(1, LATE + 1), before=running),
+    "succeeded": journal(finish(7, LATE), ending=Succeeded("1")),
+    "failed": journal(finish(7, LATE), ending=Failed(ERROR)),
+    "cancelled": journal(finish(7, LATE), ending=Cancelled("why")),
+    "mismatch": journal(finish(7, LATE), ending=Mismatch(ERROR)),
+    "parked": journal(finish(7, LATE), ending=Parked(WaitingFor("x"), 60.0)),
+    "released": journal(finish(7, LATE), ending=Released("drain")),
+    "give back": Fenced("worker_give_back", lambda conn, run: workers.give_back(conn, "w1", [(run.id, run.fence)])),
+    "transaction": Fenced("transaction_step", finish_in_transaction, running),
+    "child": call("call_start", lambda run, step: Start(step, f"{run.id}-0", "x", "workflow:x", "[]", StartOptions())),
+    "message": call("call_send", lambda run, step: Send(step, run.id, "t", f"{run.id}/0", '"hi"')),
+    "receive": call("call_receive", lambda run, step: Receive(step, "t", Otherwise.NOTHING), message),
+    "event": call("call_set_event", lambda run, step: SetEvent(step, "e", "1")),
+    "wait for an event": call("call_await_event", lambda run, step: AwaitEvent(step, "setter", "e")),
+}
+
+UNFENCED: dict[str, set[str]] = {
+    "Takes runs that nobody owns, or from workers that are gone, and raises the fence": {
+        "claim",
+        "sweep_retry",
+        "sweep_retry_steps",
+        "sweep_wake",
+        "wake_runs",
+        "worker_move",
+    },
+    "A request from outside, which counts whoever owns the run; what nobody owns it changes itself, with the fence": {
+        "run_cancel",
+        "run_gone",
+        "run_upsert",
+        "sweep_cascade_children",
+        "sweep_overdue",
+    },
+    "Makes runs": {"client_start"},
+    "A note beside the run, which is no part of what it has done": {
+        "backlog_set_waiting",  # it has a fence of its own kind: see test_a_reason_is_not_written_under_another_fence
+        "client_watch",
+        "retention_mark",
+        "status_mark_reported",
+        "status_postpone",
+        "sweep_cascade_done",
+        "wake_child_told",
+        "wake_event_forget",
+        "wake_event_told",
+        "wake_message_told",
+    },
+    "Removes what has ended": {"run_purge", "run_purge_calls", "run_purge_steps"},
+    "Its own rows, under its own rules": {
+        "idempotency_claim",
+        "idempotency_finish",
+        "idempotency_mark",
+        "idempotency_release",
+        "idempotency_renew",
+        "idempotency_sweep",
+        "leader_claim",
+        "leader_release",
+        "migration_record",
+        "worker_beat",
+        "worker_drain",
+        "worker_forget",
+        "worker_mark_dead",
+        "worker_mark_expired",
+        "worker_register",
+        "worker_retire",
+        "worker_stop",
+    },
+}
+
+
+def writing() -> set[str]:
+    """The shipped statements that write."""
+    found: set[str] = set()
+    for path in FOLDER.glob("*.sql"):
+        text = sub(r"--.*$", "", path.read_text(), flags=MULTILINE)
+        if search(r"\bINSERT INTO\b|\bDELETE FROM\b|^\s*UPDATE\b|\(\s*UPDATE\b", text, MULTILINE):
+            found.add(path.stem)
+    return found
+
+
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'migrations' ORDER BY 1"
+
+
+async def empty(conn: Connection) -> None:
+    """As after the migrations: cheaper than another database."""
+    tables = await conn.fetch(TABLES)
+    await conn.execute("; ".join(f"DELETE FROM perdure.{table}" for (table,) in tables))
+
+
+async def contents(conn: Connection) -> dict[str, list[Any]]:
+    """Every row of every table, as it is."""
+    found = {}
+    for (table,) in await conn.fetch(TABLES):
+        rows = await conn.fetch(f"SELECT t::text FROM perdure.{table} t")
+        found[str(table)] = sorted(row[0] for row in rows)
+    return found
