@@ -69,6 +69,13 @@ async def test_of_a_list_those_are_created_whose_ids_are_free(conn: Connection) 
     assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_payloads") == 3
 
 
+async def test_what_an_earlier_run_of_the_id_left_behind_is_not_taken_for_this_one(conn: Connection) -> None:
+    await conn.execute("INSERT INTO perdure.workflow_payloads VALUES ('r1', '[9]', '{}', '1', '{}')")
+    assert await start(conn, run_start()) == {"r1"}
+    found = await conn.fetchrow("SELECT input, definition, output, error FROM perdure.workflow_payloads")
+    assert tuple(found or ()) == ("[1]", None, None, None)
+
+
 async def test_runs_of_one_list_are_claimed_in_its_order(conn: Connection) -> None:
     order = [f"{number * 7919 % 100:03}" for number in range(100)]
     await start(conn, *map(run_start, order))

@@ -37,6 +37,10 @@ COMPARED = 100
 """Runs that are compared with what is there in one statement: their inputs are read, each up to a megabyte."""
 
 
+HELD_ID_MAX = 1100
+"""Longest id of a run that a handle may be of: children of children have longer ones than can be chosen."""
+
+
 class Client:
     """Starts runs in one namespace, and gives handles of any run of the database.
 
@@ -65,7 +69,7 @@ class Client:
         self.pool = pool
         self._database = Database(address, size=CONNECTIONS)
         self._watcher = Watcher(address, listen=listen and not pooled(address))
-        self._news = News(self._database, namespace)
+        self._news = News(self._database)
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,7 +158,7 @@ class Client:
         With its workflow, results have the annotated type; without, they are plain JSON values. Raises
         `InvalidArgument` for what cannot be an id.
         """
-        check_text("run_id", run_id, ID_MAX)
+        check_text("run_id", run_id, HELD_ID_MAX)
         definition = None if workflow is None else workflow.definition
         return Handle(run_id, definition, database=self._database, watcher=self._watcher)
 
@@ -168,7 +172,7 @@ class Client:
         try:
             created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
             # Also when none is said to be created: that may be because a first answer was lost.
-            self._news.ready(row.pool for row in rows if row.delay is None)
+            self._news.ready((self.namespace, row.pool) for row in rows if row.delay is None)
             taken = [pair for run_id, pair in wanted.items() if run_id not in created]
             for begin in range(0, len(taken), COMPARED):
                 await self._compare(taken[begin : begin + COMPARED])

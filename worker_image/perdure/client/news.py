@@ -21,14 +21,13 @@ that whoever starts one after the other is never held up."""
 class News:
     """Sends what `ready` was told."""
 
-    def __init__(self, database: Database, namespace: str) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._namespace = namespace
-        self._pools: set[str] = set()
+        self._pools: set[tuple[str, str]] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def ready(self, pools: Iterable[str]) -> None:
-        """Runs of these pools became ready. Returns at once."""
+    def ready(self, pools: Iterable[tuple[str, str]]) -> None:
+        """Runs of these pools, each in a namespace, became ready. Returns at once."""
         self._pools.update(pools)
         if self._pools and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._send(), name="perdure client: news")
@@ -43,8 +42,8 @@ class News:
         while self._pools:
             pools, self._pools = self._pools, set()
             try:
-                for pool in sorted(pools):
-                    await self._database.call(notify_ready, self._namespace, pool)
+                for namespace, pool in sorted(pools):
+                    await self._database.call(notify_ready, namespace, pool)
             except PerdureError:
                 return
             await asyncio.sleep(PAUSE_SECONDS)

@@ -3,6 +3,7 @@
 -- Locks: none on rows that are there; one that a twin is creating is waited for. Sorted, so that two bulk starts with
 -- common ids do not wait for each other in turn.
 -- Expected index: the primary keys. What comes back was created; an id that does not is a run that was there first.
+-- What an earlier run of the id may have left is overwritten.
 -- Runs of one statement keep the order of their list: each is a microsecond after the one before it.
 WITH wanted AS MATERIALIZED (
     SELECT r.id, r.workflow, r.requires, r.pool, r.queue, r.priority, r.timeout, r.partition_key, r.input,
@@ -33,5 +34,6 @@ WITH wanted AS MATERIALIZED (
 ), payload AS (
     INSERT INTO perdure.workflow_payloads (workflow_id, input)
     SELECT made.id, w.input FROM made JOIN wanted w ON w.id = made.id
+    ON CONFLICT (workflow_id) DO UPDATE SET input = excluded.input, definition = NULL, output = NULL, error = NULL
 )
 SELECT made.id FROM made
