@@ -122,15 +122,47 @@ async def test_steps_at_the_same_time_are_all_recorded(db: str, conn: Connection
     assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps WHERE status = 30") == 500
 
 
-async def test_queues_are_served_in_the_order_of_the_pool(db: str, conn: Connection) -> None:
-    await enqueue(conn, "t.gated", "low", run_id="low", queue="bulk", priority=1)
-    await enqueue(conn, "t.gated", "high", run_id="high", queue="urgent", priority=1000)
-    async with working(db, slots=1, queues=("urgent", "bulk")):
-        await until_effect(conn, "high", "at", "begun")
-        assert await runs.get_status(conn, "low") is RunStatus.ENQUEUED
-        await open_gate(conn, "high")
-        await open_gate(conn, "low")
-        assert await finished(conn, "low") is RunStatus.SUCCEEDED
+async def begun(conn: Connection) -> list[str]:
+    """Runs in the order in which a worker has begun them."""
+    rows = await conn.fetch("SELECT run FROM public.effects ORDER BY number")
+    return [row["run"] for row in rows]
+
+
+async def test_queues_take_turns_however_long_one_of_them_is(db: str, conn: Connection) -> None:
+    for number in range(6):
+        await enqueue(conn, "t.notes", ["a"], run_id=f"long-{number}", queue="long", priority=1)
+    for number in range(2):
+        await enqueue(conn, "t.notes", ["a"], run_id=f"short-{number}", queue="short")
+    async with working(db, slots=1, queues=("long", "short")):
+        for number in range(6):
+            assert await finished(conn, f"long-{number}") is RunStatus.SUCCEEDED
+    assert await begun(conn) == ["long-0", "short-0", "long-1", "short-1", "long-2", "long-3", "long-4", "long-5"]
+
+
+async def test_partitions_take_turns_slot_by_slot(db: str, conn: Connection) -> None:
+    """Also when runs come while the worker is at it."""
+    for number in range(5):
+        await enqueue(conn, "t.notes", ["a"], run_id=f"big-{number}", partition_key="big")
+    await enqueue(conn, "t.gated", "g", run_id="first", partition_key="a", priority=1)
+    async with working(db, slots=1):
+        await until_effect(conn, "first", "at", "begun")
+        for name in ("x", "y"):
+            await enqueue(conn, "t.notes", ["a"], run_id=name, partition_key=name)
+        await conn.execute("SELECT pg_notify('perdure_ready', 'ns/default')")
+        await open_gate(conn, "g")
+        for number in range(5):
+            assert await finished(conn, f"big-{number}") is RunStatus.SUCCEEDED
+    order = [run for run in await begun(conn) if run != "first"]
+    assert order == ["big-0", "x", "y", "big-1", "big-2", "big-3", "big-4"]
+
+
+async def test_a_backlog_is_worked_off_although_nobody_says_anything(db: str, conn: Connection) -> None:
+    """More runs than one claim takes, and a poll that is far away: each claim is followed by the next."""
+    for number in range(30):
+        await enqueue(conn, "t.notes", ["a"], run_id=f"r{number}")
+    async with working(db, slots=4, poll_seconds=30.0, lease_seconds=60.0):
+        for number in range(30):
+            assert await finished(conn, f"r{number}", 20.0) is RunStatus.SUCCEEDED
 
 
 async def test_a_notification_is_faster_than_the_poll(db: str, conn: Connection) -> None:
