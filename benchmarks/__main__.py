@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     latest = parsed.results / LATEST.name if parsed.results else LATEST
     page = parsed.results / report.PAGE.name if parsed.results else report.PAGE
     wanted = [part for part in PARTS if part.name in parsed.parts or (not parsed.parts and _by_itself(part, size))]
-    taken = asyncio.run(take(wanted, size))
+    try:
+        taken = asyncio.run(take(wanted, size))
+    except KeyboardInterrupt:
+        return 130
     results = merged(read(latest), taken) if parsed.parts else taken
     write(results, [_goal(goal) for goal in goals.goals(results)], latest)
     page.write_text(report.page(results))

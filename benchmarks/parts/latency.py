@@ -28,7 +28,7 @@ WARM_UP = 10
 """First runs, that are not counted: connections are opened, statements prepared."""
 
 STATISTICS_SECONDS = 1.5
-"""Postgres' sessions tell their counts about once a second."""
+"""Postgres' sessions tell their counts with a statement, but not within a second of the last time."""
 
 FLUSHES = "SELECT coalesce(sum(fsyncs), 0)::bigint FROM pg_stat_io WHERE object = 'wal'"
 STEP_TIMES = """
@@ -40,10 +40,10 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
     async with bench.database() as database:
         await database.settle()
         async with bench.workers(database), database.client() as client:
-            before = await _flushes(database)
+            before = await _flushes(database, client)
             found = numbers.spread(await one_by_one(partial(_run, client), bench.size.latency_runs), "ms")
-            flushes = await _flushes(database) - before
-            yield Row(SUBJECT, RUN, {**found, "flushes": flushes / (bench.size.latency_runs + WARM_UP)})
+            flushes = await _flushes(database, client) - before
+            yield Row(SUBJECT, RUN, {**found, "flushes": flushes / (bench.size.latency_runs + WARM_UP + 1)})
             waited = await one_by_one(partial(_start, client), bench.size.latency_runs)
             yield Row(SUBJECT, START, numbers.spread(waited, "ms"))
             yield Row(SUBJECT, GAP, numbers.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
@@ -77,9 +77,11 @@ async def _gaps(database: Database, client: Client, steps: int) -> Sequence[floa
     return [(later - earlier) * 1000 for earlier, later in itertools.pairwise(times)]
 
 
-async def _flushes(database: Database) -> int:
-    """How often Postgres has waited for the disk, so far."""
+async def _flushes(database: Database, client: Client) -> int:
+    """How often Postgres has waited for the disk, so far; with a run, in which all sessions tell what they did."""
     await asyncio.sleep(STATISTICS_SECONDS)
+    await _run(client)
+    await asyncio.sleep(PAUSE_SECONDS)
     return int(await database.connection.fetchval(FLUSHES))
 
 

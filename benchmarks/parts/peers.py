@@ -59,10 +59,10 @@ PART = Part(
     "peers",
     "Peers, on the same machine and Postgres",
     "The same 5-step runs, as each peer's own documentation has them, from its registry at the version named, with "
-    "its defaults where they decide what is durable, and the concurrency that suits it best here. Runs started directly "
-    "are started by the process that runs them, which is part of what is measured; a backlog is stored before. Nobody "
-    "who knows these peers well has tuned them. All share two cores: engines that use many gain more from a larger "
-    "machine.",
+    "its defaults where they decide what is durable, and the concurrency that suits it best here. Runs started "
+    "directly are started by the process that runs them, which is part of what is measured; a backlog is stored "
+    "before. Nobody who knows these peers well has tuned them. All share two cores: engines that use many gain more "
+    "from a larger machine.",
     (*COLUMNS, Column("p50_ms", "p50 ms"), Column("p99_ms", "p99 ms")),
     measure,
     Rounds.PEERS,

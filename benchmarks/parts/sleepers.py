@@ -22,8 +22,8 @@ BEFORE, WAKING = "fresh runs, nothing else", "fresh runs, many waking"
 SLOTS = 64
 HOUR = 3600.0
 RUN = "sleeper"
-QUIET_SECONDS = 3.0
-"""Until what was done before is over, and counted by Postgres."""
+QUIET_SECONDS = 11.0
+"""Postgres' sessions tell their counts ten seconds after they have become idle."""
 LOOK_SECONDS = 1.0
 """Counting a hundred thousand rows takes a while: not more often."""
 
