@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from perdure.errors import StoreUnavailable
-from perdure.store import runs, sweeps, workers
+from perdure.store import runs, sweeps, wakes, workers
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
@@ -74,7 +74,7 @@ class Housekeeping:
     async def _round(self) -> None:
         async with self._session.connection("sweep") as connection:
             await self._wake(connection)
-            if await sweeps.cancel_overdue(connection, BATCH):
+            if await sweeps.cancel_overdue(connection, BATCH) or await wakes.cascade(connection, BATCH):
                 self._statuses.kick()
             while await runs.purge_gone(connection, BATCH) >= BATCH:
                 pass
@@ -91,7 +91,9 @@ class Housekeeping:
             log.warning("leases ran out, workers marked dead", workers=dead)
 
     async def _wake(self, connection: Any) -> None:
-        for namespace, pool in set(await sweeps.wake_due(connection, BATCH)):
+        woken = set(await sweeps.wake_due(connection, BATCH))
+        woken |= {(each.namespace, each.pool) for each in await wakes.announce_untold(connection, BATCH) if each.ready}
+        for namespace, pool in woken:
             self._metrics.count(names.WAKES, namespace, pool)
             self._notifier.ready(namespace, pool)
             self._statuses.kick()

@@ -16,6 +16,9 @@ import asyncpg
 from perdure.model.calls import child_key, event_key, message_key
 from perdure.store.statements import sql
 
+TOLD_AFTER = 0.5
+"""Seconds that a worker has to tell of what it brought about before the sweeps do it."""
+
 EVENT_PAGE = 200
 """Waiters woken in one statement: it holds their row locks for a few milliseconds."""
 
@@ -86,6 +89,15 @@ async def announce_event(connection: asyncpg.Connection[Any], event: Event) -> l
         if len(waiters) < EVENT_PAGE:
             break
     await connection.fetch(sql("wake_event_told"), event.run_id, event.name, event.fence, event.seq)
+    return woken
+
+
+async def announce_untold(connection: asyncpg.Connection[Any], limit: int) -> list[Woken]:
+    """Wake runs for up to `limit` things of each kind of which their worker should have told and has not."""
+    messages, children, events = await untold(connection, limit, TOLD_AFTER)
+    woken = await announce(connection, messages, children)
+    for event in events:
+        woken += await announce_event(connection, event)
     return woken
 
 

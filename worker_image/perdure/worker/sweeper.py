@@ -41,9 +41,6 @@ MOVE_LIMIT = 200
 WAKE_PAUSE = 0.05
 """Seconds between statements that wake, while there is more to wake: the room they fill is claimed meanwhile."""
 
-TOLD_AFTER = 0.5
-"""Seconds that a worker has to wake runs for what it brought about before the sweeps do it."""
-
 MAX_REPEATS = 20
 """Statements of one kind in a round before the others have their turn."""
 
@@ -137,10 +134,7 @@ class Sweeper(Service):
 
     async def _wake_untold(self) -> None:
         """What a worker brought about and did not come to tell."""
-        messages, children, events = await self._call(wakes_store.untold, MOVE_LIMIT, TOLD_AFTER)
-        woken = await self._call(wakes_store.announce, messages, children) if messages or children else []
-        for event in events:
-            woken += await self._call(wakes_store.announce_event, event)
+        woken = await self._call(wakes_store.announce_untold, MOVE_LIMIT)
         for namespace, pool in {(each.namespace, each.pool) for each in woken if each.ready}:
             self._ready(namespace, pool)
 
