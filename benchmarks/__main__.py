@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     results = merged(read(latest), taken) if parsed.parts else taken
     write(results, [_goal(goal) for goal in goals.goals(results)], latest)
-    page.write_text(report.page(results))
+    page.write_text(report.page(results, report.written_notes()))
     print(f"\n{report.tables(taken)}\nwritten to {latest} and {page}")
     return 1 if any(part.failed for part in taken.parts.values()) else 0
 

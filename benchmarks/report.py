@@ -12,6 +12,9 @@ from benchmarks.results import Results
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
+NOTES = Path(__file__).with_name("notes.md")
+"""Written by hand: for each goal that is missed, what the profile shows and what was tried."""
+
 HEAD = """# Benchmarks
 
 <!-- Written by `make bench` from benchmarks/results/latest.json; a test compares them. -->
@@ -33,9 +36,14 @@ WIDTH = 120
 NOTHING = "Nothing has been measured yet.\n"
 
 
-def page(results: Results | None) -> str:
-    """The whole page. None: there are no results."""
-    return "\n".join([HEAD, *(_sections(results, heading="##") if results else [NOTHING])])
+def page(results: Results | None, notes: str) -> str:
+    """The whole page. None: there are no results. `notes`: what people have to say about the goals that are missed."""
+    return "\n".join([HEAD, *(_sections(results, heading="##", notes=notes) if results else [NOTHING])])
+
+
+def written_notes() -> str:
+    """What is in `NOTES`, empty when nobody has written any."""
+    return NOTES.read_text() if NOTES.exists() else ""
 
 
 def tables(results: Results) -> str:
@@ -43,8 +51,9 @@ def tables(results: Results) -> str:
     return "\n".join(_sections(results, heading="#"))
 
 
-def _sections(results: Results, *, heading: str) -> list[str]:
+def _sections(results: Results, *, heading: str, notes: str = "") -> list[str]:
     found = [f"{heading} Goals\n", goals_table(goals(results)), ""]
+    found += [notes] if notes else []
     for part in PARTS:
         if part.name in results.parts:
             taken = results.parts[part.name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -101,8 +100,7 @@ async def _drain(bench: Bench, *, held: bool) -> dict[str, float]:
             async with draining(bench, database, runs, slots=SLOTS) as drain:
                 return await drains.watch(bench, drain, bench.size.horizon_seconds)
         finally:
-            holder.terminate()
-            await asyncio.sleep(0)
+            await holder.close()
 
 
 def case(limit: int, rows: str) -> str:

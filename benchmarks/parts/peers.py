@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-
-from localcluster.console import Failure
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from benchmarks import drains, numbers
 from benchmarks.host import Bench
@@ -24,6 +23,7 @@ DBOS_PYTHON = PEERS[0].name
 
 
 async def measure(bench: Bench) -> AsyncIterator[Row]:
+    """What goes wrong with one peer is said in its line, and the others are measured."""
     for peer in PEERS:
         try:
             await asyncio.to_thread(peer.install)
@@ -31,28 +31,28 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
             yield Row(peer.name, "", note=str(reason))
             continue
         for way in peer.drains:
-            yield await _drain(bench, peer, way)
+            yield await _row(bench, peer, f"drain, {way}", _drain(bench, peer, way), f"durable: {peer.durable}")
         for way in peer.latencies:
-            yield await _latency(bench, peer, way)
+            yield await _row(bench, peer, f"one run, {way}", _latency(bench, peer, way))
 
 
-async def _drain(bench: Bench, peer: Peer, way: str) -> Row:
-    case = f"drain, {way}"
+async def _row(
+    bench: Bench, peer: Peer, case: str, measuring: Coroutine[Any, Any, dict[str, float]], note: str = ""
+) -> Row:
     try:
-        async with peer.drain(bench, way) as drain:
-            found = await drains.watch(bench, drain, bench.size.peer_seconds)
-    except Failure as failure:
-        return Row(peer.name, case, note=str(failure))
-    return Row(peer.name, case, found, f"durable: {peer.durable}")
+        return Row(peer.name, case, await measuring, note)
+    except Exception as error:
+        bench.note(f"{peer.name}, {case}, failed: {type(error).__name__}: {error}")
+        return Row(peer.name, case, note=f"failed: {error}")
 
 
-async def _latency(bench: Bench, peer: Peer, way: str) -> Row:
-    case = f"one run, {way}"
-    try:
-        found = await peer.latency(bench, way, bench.size.peer_latency_runs)
-    except Failure as failure:
-        return Row(peer.name, case, note=str(failure))
-    return Row(peer.name, case, numbers.spread(found, "ms"))
+async def _drain(bench: Bench, peer: Peer, way: str) -> dict[str, float]:
+    async with peer.drain(bench, way) as drain:
+        return await drains.watch(bench, drain, bench.size.peer_seconds)
+
+
+async def _latency(bench: Bench, peer: Peer, way: str) -> dict[str, float]:
+    return numbers.spread(await peer.latency(bench, way, bench.size.peer_latency_runs), "ms")
 
 
 PART = Part(

@@ -71,7 +71,7 @@ class DbosPython(Dbos):
     """More threads, or its async API, are slower: it is bound by one interpreter."""
 
     def __init__(self) -> None:
-        super().__init__("DBOS Python 3.4.0", in_flight=4, concurrency=20, per_second=50)
+        super().__init__("DBOS Python 3.4.0", in_flight=4, concurrency=20, per_second=80)
 
     def install(self) -> None:
         folder = install.python_environment("dbos-python", ["dbos==3.4.0"])

@@ -83,10 +83,12 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 
 
 def test_the_page_of_the_docs_is_what_the_results_make() -> None:
-    assert report.PAGE.read_text() == report.page(results.read())
+    assert report.PAGE.read_text() == report.page(results.read(), report.written_notes())
 
 
 def test_the_page_names_the_parts_that_failed() -> None:
     found = Results("full", {"one": RUN}, {"drain": PartResult("one", [], ["drain failed: it broke"], True)})
-    assert "- Note: drain failed: it broke." in report.page(found)
-    assert "2 cores (p)" in report.page(found)
+    page = report.page(found, "The goals were too high.\n")
+    assert "- Note: drain failed: it broke." in page
+    assert "2 cores (p)" in page
+    assert page.index("The goals were too high.") > page.index("## Goals")
