@@ -16,7 +16,7 @@ from typing import Any
 import perdure
 
 from tests.faults.effects import begun, begun_sync, run_attempts
-from tests.faults.programs import Node, mixed
+from tests.faults.programs import LISTENS, Node, mixed
 from tests.faults.sql import text
 
 REFUSED = "refused by the database"
@@ -162,6 +162,34 @@ async def _children(node: Node, value: int) -> int:
     return mixed(node["key"], sum(results) + value)
 
 
+async def _talk(node: Node, value: int) -> int:
+    topic = node["key"]
+    me = perdure.current().run_id
+    listen = {"kind": "listen", "to": me, **{key: node[key] for key in LISTENS}}
+    child = await interpret.start({"nodes": [listen]})
+    for number in range(node["messages"]):
+        await perdure.send(child.id, value + number, topic, key=f"{topic}-{number}")
+    if node["twice"]:
+        await perdure.send(child.id, value, topic, key=f"{topic}-0")
+    event = await perdure.get_event(child.id, topic)
+    answer = await perdure.recv(topic)
+    return mixed(topic, event + answer) if answer == await child.result() else -1
+
+
+async def _listen(node: Node, _value: int) -> int:
+    """The child of a talk."""
+    topic = node["key"]
+    total = 0
+    for _ in range(node["messages"]):
+        total = mixed("heard", total + await perdure.recv(topic))
+    if await perdure.recv(topic, timeout=0) is not None:
+        return -1
+    await perdure.set_event(topic, mixed("event", total))
+    value = await _sequence(node["nodes"], total)
+    await perdure.send(node["to"], value, topic)
+    return value
+
+
 async def _raise(node: Node, _value: int) -> int:
     raise KeyError(node["key"])
 
@@ -176,6 +204,8 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "sleep": _sleep,
     "transaction": lambda node, value: in_a_transaction(node["key"], value),
     "children": _children,
+    "talk": _talk,
+    "listen": _listen,
     "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),
     "fail": lambda node, _value: failing(node["key"]),
     "raise": _raise,

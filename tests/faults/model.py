@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from perdure.errors import EncodingFailed, PayloadTooLarge
 from perdure.model.states import RunStatus, StepStatus
 
-from tests.faults.programs import Node, Program, mixed
+from tests.faults.programs import LISTENS, Node, Program, heard, mixed
 
 STEP_NAMES = {
     "step": "f.step",
@@ -27,6 +27,10 @@ STEP_NAMES = {
     "transaction": "f.transaction",
     "start": "perdure.start",
     "result": "perdure.result",
+    "send": "perdure.send",
+    "recv": "perdure.recv",
+    "set": "perdure.set_event",
+    "get": "perdure.get_event",
     "blocking": "f.blocking",
     "bad": "f.bad",
     "poison": "f.poison",
@@ -154,6 +158,33 @@ class _Walk:
             self._call("result", result)
         return mixed(node["key"], sum(results) + value)
 
+    def talk(self, node: Node, value: int) -> int:
+        child = f"{self._run_id}-{len(self.found.steps)}"
+        listen = {"kind": "listen", "heard": value, "to": self._run_id, **{key: node[key] for key in LISTENS}}
+        self.found.children[child] = Program([listen])
+        self._call("start", child)
+        for _ in range(node["messages"] + node["twice"]):
+            self._call("send", None)
+        output = expected(self.found.children[child], child).output
+        assert output is not None
+        answer = json.loads(output)
+        event = mixed("event", heard(value, node["messages"]))
+        self._call("get", event)
+        self._call("recv", answer)
+        self._call("result", answer)
+        return mixed(node["key"], event + answer)
+
+    def listen(self, node: Node, _value: int) -> int:
+        """The child's side of a talk; `heard` is what it is told."""
+        for number in range(node["messages"]):
+            self._call("recv", node["heard"] + number)
+        self._call("recv", None)
+        value = heard(node["heard"], node["messages"])
+        self._call("set", None)
+        value = self.sequence(node["nodes"], value)
+        self._call("send", None)
+        return value
+
     def transaction(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
         self._step("transaction", output=result)
@@ -203,6 +234,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "sleep": _Walk.sleep,
     "transaction": _Walk.transaction,
     "children": _Walk.children,
+    "talk": _Walk.talk,
+    "listen": _Walk.listen,
     "blocking": _Walk.blocking,
     "fail": _Walk.fail,
     "raise": _Walk.raises,

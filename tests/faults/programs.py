@@ -59,6 +59,18 @@ def mixed(key: str, value: int) -> int:
     return crc32(f"{key}:{value}".encode())
 
 
+LISTENS = ("key", "messages", "nodes")
+"""What the child of a talk knows of it."""
+
+
+def heard(value: int, messages: int) -> int:
+    """What a child makes of the messages that it is sent: `value`, the next number, and so on, in this order."""
+    total = 0
+    for number in range(messages):
+        total = mixed("heard", total + value + number)
+    return total
+
+
 def program(seed: int, number: int) -> Program:
     """Program `number` of this seed."""
     return _Maker(Random(f"{seed}:program:{number}")).program()
@@ -75,6 +87,9 @@ class _Maker:
         attempts = recoveries = 0
         if random.random() < ENDS_IN_TROUBLE:
             kind = random.choices(("fail", "raise", "attempts", "bad", "poison"), (3, 2, 4, 4, 1))[0]
+            if kind == "poison":
+                # Nobody may be left waiting for a run that is parked for good.
+                nodes = self._flat()
             last = self.make(kind)
             # What follows is never reached where the program fails there.
             nodes = [*nodes, last, self.make("step")]
@@ -144,6 +159,10 @@ class _Maker:
         """Runs of their own, started one after the other and waited for together."""
         return {"programs": [self._flat() for _ in range(self._random.randint(1, 3))]}
 
+    def talk(self, _depth: int) -> Node:
+        """A child that is told something, publishes something, and answers. `twice`: one message is sent again."""
+        return {"messages": self._random.randint(1, 3), "twice": self._random.random() < 0.3, "nodes": self._flat()}
+
     def _flat(self) -> list[Node]:
         kinds = self._random.choices(list(FLAT), list(FLAT.values()), k=self._random.randint(1, 3))
         return [self.make(kind) for kind in kinds]
@@ -171,6 +190,7 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "sleep": _Maker.sleep,
     "transaction": _Maker.nothing,
     "children": _Maker.children,
+    "talk": _Maker.talk,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
     "raise": _Maker.nothing,
@@ -182,4 +202,4 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
 FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "sleep": 5, "transaction": 6, "blocking": 0.25}
 """Weights of nodes without nodes in them."""
 
-KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8, "children": 4}
+KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8, "children": 4, "talk": 4}
