@@ -7,6 +7,7 @@ from perdure.model.outcome import Succeeded
 from perdure.model.states import RunStatus
 from perdure.store import retention, runs
 from perdure.store.retention import Page, Place
+from perdure.store.runs import Purged
 
 from tests.store.builders import Connection, add_run, add_worker, claimed, finish, write
 
@@ -96,12 +97,15 @@ async def test_the_parent_of_a_live_run_stays(conn: Connection) -> None:
 
 async def test_a_marked_parent_is_not_removed_before_its_children_have_ended(conn: Connection) -> None:
     await ended(conn, "parent", name="n")
-    await runs.resource_gone(conn, ["parent"])
+    await ended(conn, "second", name="m")
+    await runs.resource_gone(conn, ["parent", "second"])
     await add_run(conn, "child", name=None)
     await conn.execute("UPDATE perdure.workflows SET parent_id = 'parent' WHERE id = 'child'")
-    assert (await runs.purge(conn, 10)).runs == 0
+    # Nor does it hold up others that stand behind it.
+    assert [await runs.purge(conn, 1) for _ in range(2)] == [Purged(1, 1), Purged(0, 0)]
+    assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps WHERE workflow_id = 'parent'") == 1
     await conn.execute("UPDATE perdure.workflows SET status = 70, finished_at = now() WHERE id = 'child'")
-    assert (await runs.purge(conn, 10)).runs == 1
+    assert await runs.purge(conn, 1) == Purged(1, 1)
 
 
 async def test_a_run_whose_event_a_live_run_waits_for_stays(conn: Connection) -> None:

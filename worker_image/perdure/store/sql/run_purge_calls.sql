@@ -4,7 +4,10 @@
 -- Locks: the removed rows. Expected index: workflows_gone, messages_key, events_pkey, events_history_pkey,
 -- event_waits_of, event_waits_pkey. One row: how many went.
 WITH gone AS MATERIALIZED (
-    SELECT w.id FROM perdure.workflows w WHERE w.deleted AND w.status >= 50 ORDER BY w.id LIMIT $1::integer
+    SELECT w.id FROM perdure.workflows w
+     WHERE w.deleted AND w.status >= 50
+       AND NOT EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50)
+     ORDER BY w.id LIMIT $1::integer
 ), sent AS (
     DELETE FROM perdure.messages m
      USING (SELECT t.id FROM gone

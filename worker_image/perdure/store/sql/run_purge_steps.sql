@@ -3,7 +3,9 @@
 -- Locks: the step rows. Expected index: workflows_gone, workflow_steps_pkey. Zero rows: no steps are left.
 DELETE FROM perdure.workflow_steps s
  USING (SELECT t.workflow_id, t.step_index
-          FROM (SELECT w.id FROM perdure.workflows w WHERE w.deleted AND w.status >= 50
+          FROM (SELECT w.id FROM perdure.workflows w
+                 WHERE w.deleted AND w.status >= 50
+                   AND NOT EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50)
                  ORDER BY w.id LIMIT $1::integer) gone
          CROSS JOIN LATERAL
                (SELECT i.workflow_id, i.step_index FROM perdure.workflow_steps i
