@@ -37,7 +37,7 @@ TIERS = (
         ("tests/store",),
         processes=2,
         machine=machine.older_postgres,
-        # About a minute: all that is said in SQL, not the plans at scale and not the embedded server itself.
+        # Two minutes on two cores: all that is said in SQL, not the plans at scale and not the embedded server itself.
         arguments=("--ignore=tests/store/test_embedded.py", "-k", "not test_plan and not thousand"),
         environment={"PERDURE_TEST_POSTGRES": "15"},
     ),
