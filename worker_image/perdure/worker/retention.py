@@ -1,6 +1,6 @@
 """Removes ended runs without a resource once they are old, a little at a time.
 
-Owned by `worker`. It keeps out of the way: its connection is open only while there is something to do, it waits for
+Owned by `worker`. It keeps out of the way: its connection is open only while there is something to do, it begins in
 a moment in which the worker has a free slot, and it rests longer than it works. Several workers may do it at once,
 each skips what another one holds. Keeps the promise that nothing is removed that a live run has to do with.
 """
@@ -36,7 +36,7 @@ REST = 4.0
 LEAST_REST = 0.05
 
 PATIENCE = 20
-"""Looks for a free slot before a batch is done all the same: a worker that is always busy must remove, too."""
+"""Looks for a free slot before it begins all the same: a worker that is always busy must remove, too."""
 
 LOOK_SECONDS = 0.5
 
@@ -76,8 +76,8 @@ class Retention(Service):
         """All that is old now, then again from the beginning: what was let be may have become free."""
         self._place = store.Place()
         total = 0
+        await self._quiet()
         while True:
-            await self._quiet()
             begun = time.monotonic()
             page = await self._link.call(
                 store.mark,
