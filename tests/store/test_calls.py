@@ -325,6 +325,19 @@ async def test_a_run_that_has_ended_keeps_the_message(conn: Connection) -> None:
     assert len(await inbox(conn, "ended")) == 1
 
 
+@pytest.mark.parametrize("otherwise", [Otherwise.NOTHING, Otherwise.WAITING])
+async def test_a_late_copy_of_a_look_that_found_nothing_takes_nothing(conn: Connection, otherwise: Otherwise) -> None:
+    """R16: the receiver has been told that there is nothing, and parks."""
+    run = await claimed(conn)
+    looks = receive(0, 1, otherwise=otherwise)
+    assert not (await one(conn, run, looks)).done
+    await add_run(conn, "other")
+    sender = next(each for each in await claim(conn) if each.id == "other")
+    assert (await one(conn, sender, send(to="r1"))).done
+    await execute(conn, run, looks)
+    assert [consumed for _, _, consumed in await inbox(conn)] == [None]
+
+
 async def test_an_end_that_is_recorded_stays(conn: Connection) -> None:
     run = await claimed(conn)
     await one(conn, run, receive(0, 1, otherwise=Otherwise.WAITING, wake_in=60.0))
