@@ -127,6 +127,8 @@ CASES = [
         "",
         10,
     ),
+    case("client_send", ["r000001", "topic", "key", "1"], "workflows_pkey", 2),
+    case("client_event", ["r000001", "name"], "events_pkey", 1),
     case("client_existing", [IDS], "workflows_pkey workflow_payloads_pkey", 200),
     case("client_watch", [MANY, [], 65536], "workflows_pkey workflow_payloads_pkey", 1200),
     case("client_watch", [FINISHED, FINISHED, 65536], "workflows_pkey workflow_payloads_pkey", 600),

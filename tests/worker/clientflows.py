@@ -49,3 +49,12 @@ async def endless() -> None:
 @perdure.step(name="c.forever")
 async def forever() -> None:
     await asyncio.Event().wait()
+
+
+@perdure.workflow(name="c.talks")
+async def talks() -> list[object]:
+    """Says that it listens, takes two messages, and says so."""
+    await perdure.set_event("state", "listening")
+    heard = [await perdure.recv("orders"), await perdure.recv("orders", timeout=60)]
+    await perdure.set_event("state", {"heard": len(heard)})
+    return heard

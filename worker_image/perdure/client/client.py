@@ -7,10 +7,13 @@ with the same id.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from pydantic_core import from_json
 
 from perdure.api.decorators import PreparedStart, Workflow
 from perdure.client.database import Database
@@ -18,14 +21,17 @@ from perdure.client.handle import POLL_SECONDS, Handle
 from perdure.client.news import News
 from perdure.client.starts import batches, distinct, refuse_other, row_of
 from perdure.client.watcher import Watcher
+from perdure.engine.calls.arguments import event_name, key_of, limit_of_time, run_id_of, topic_of
+from perdure.engine.calls.messages import callers_key
 from perdure.engine.codec import encode
 from perdure.errors import NonExistentWorkflow, StoreUnavailable
-from perdure.model.start import ID_MAX, NAME_MAX, StartOptions, check_text
+from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text, new_run_id
 from perdure.store import clients as store
 from perdure.store.clients import RunStart
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
 from perdure.store.pooler import pooled, with_pooler
+from perdure.store.wakes import Message, announce
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,8 +43,8 @@ COMPARED = 100
 """Runs that are compared with what is there in one statement: their inputs are read, each up to a megabyte."""
 
 
-HELD_ID_MAX = 1100
-"""Longest id of a run that a handle may be of: children of children have longer ones than can be chosen."""
+EVENT_FIRST = 0.02
+"""Seconds before an event is asked for again, doubled each time up to a second: most are set soon or late."""
 
 
 class Client:
@@ -158,9 +164,56 @@ class Client:
         With its workflow, results have the annotated type; without, they are plain JSON values. Raises
         `InvalidArgument` for what cannot be an id.
         """
-        check_text("run_id", run_id, HELD_ID_MAX)
         definition = None if workflow is None else workflow.definition
-        return Handle(run_id, definition, database=self._database, watcher=self._watcher)
+        return Handle(run_id_of(run_id), definition, database=self._database, watcher=self._watcher)
+
+    async def send(self, to: str, value: Any, topic: str = "", key: str | None = None) -> None:
+        """Send a message to the run with this id, which takes it with `perdure.recv` of the same topic.
+
+        Durable on return; a receiver that waits goes on at once. `key`: what makes the message the same one, whoever
+        sends it; a second with a key that the receiver has had is none. A run that has ended keeps it unread. `topic`
+        and `key` are 1 to 255 printable characters. Raises `EncodingFailed`, `InvalidArgument`, `NonExistentWorkflow`,
+        and `StoreUnavailable`, after which sending again is safe with a key.
+        """
+        text = encode(value, "the message")
+        message = Message(
+            run_id_of(to), topic_of(topic), f"sent:{new_run_id()}" if key_of(key) is None else callers_key(str(key))
+        )
+        if not await self._database.persist(store.send, to, topic, message.key, text):
+            raise NonExistentWorkflow(f"there is no run {to} to send a message to")
+        try:
+            woken = await self._database.call(announce, [message], [])
+        except StoreUnavailable:
+            # It is there; the sweeps of the workers wake its receiver.
+            return
+        self._news.ready((each.namespace, each.pool) for each in woken if each.ready)
+
+    async def get_event(
+        self,
+        run_id: str,
+        name: str,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - zero and the end of it are no errors
+    ) -> Any:
+        """The value that a run has published with `perdure.set_event`, waiting for it; None when there is none in time.
+
+        `timeout`: seconds or a timedelta; None waits without end, zero only looks. It asks once a second at least,
+        each call for itself. Also for a run that does not exist yet, or has ended. Raises `InvalidArgument`,
+        `StoreUnavailable`.
+        """
+        limit = limit_of_time(timeout)
+        run_id, name = run_id_of(run_id), event_name(name)
+        ends = None if limit is None else asyncio.get_running_loop().time() + limit
+        pause = EVENT_FIRST
+        try:
+            async with asyncio.timeout_at(None if not limit else ends):
+                while True:
+                    text = await self._database.persist(store.event, run_id, name)
+                    if text is not None or limit == 0:
+                        return None if text is None else from_json(text)
+                    await asyncio.sleep(pause)
+                    pause = min(POLL_SECONDS, pause * 2)
+        except TimeoutError:
+            return None
 
     def _handle(self, start: PreparedStart[R], row: RunStart) -> Handle[R]:
         return Handle(row.id, start.definition, database=self._database, watcher=self._watcher)

@@ -1,6 +1,6 @@
-"""Runs as code outside of workers asks for them: bulk start, and how the awaited ones stand. Called by the client.
+"""Runs as code outside of workers asks for them: bulk start, how the awaited ones stand, messages, events.
 
-A start has no fence and needs none: a run's id is taken once, by whoever is first.
+Called by the client. A start has no fence and needs none: a run's id is taken once, by whoever is first.
 """
 
 from __future__ import annotations
@@ -112,3 +112,17 @@ async def watch(
         )
         for row in rows
     }
+
+
+async def send(connection: asyncpg.Connection[Any], run_id: str, topic: str, key: str, value: str) -> bool:
+    """Put a message, JSON text, into the inbox of a run; whether there is such a run. Durable on return.
+
+    A key that the receiver has is no second message. The receiver still has to be woken (`wakes.announce`).
+    """
+    return await connection.fetchval(sql("client_send"), run_id, topic, key, value) is not None
+
+
+async def event(connection: asyncpg.Connection[Any], run_id: str, name: str) -> str | None:
+    """The value of an event as JSON text, None when it is not set."""
+    value: str | None = await connection.fetchval(sql("client_event"), run_id, name)
+    return value
