@@ -1,7 +1,8 @@
 """A real Postgres for every tier that needs one: one server a process, one database a test.
 
 Loaded by the root conftest; the server starts when the first test asks for it. `PERDURE_TEST_POSTGRES=15` runs the
-same tests on the distribution's Postgres of that version, `PERDURE_TEST_POSTGRES=/…/bin` on any other. Nothing is left behind, even when pytest is killed.
+same tests on the distribution's Postgres of that version, `PERDURE_TEST_POSTGRES=/…/bin` on any other. Nothing is left
+behind, even when pytest is killed.
 
     async def test_something(conn): ...            # asyncpg, on a migrated database of this test's own
     async def test_something(pg_url): ...          # its address, to open as many sessions as you like
