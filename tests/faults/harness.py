@@ -30,6 +30,9 @@ many leases, on a machine that has other work."""
 
 POLL_SECONDS = 0.1
 
+LATE_SECONDS = 10.0
+"""Statements may commit at least so late, also in a short session: several leases."""
+
 TROUBLE_SHOWN = 5
 LOG_LINES = 40
 
@@ -66,7 +69,7 @@ async def session(server: PostgresServer, seed: int, seconds: float, *, workers:
         keepers = [asyncio.create_task(worker.keep_alive()) for worker in pool]
         load = Load(seed, base, AT_ONCE)
         try:
-            injector = Injector(seed, pool, base, outcome.faults)
+            injector = Injector(seed, pool, base, outcome.faults, latest=max(LATE_SECONDS, seconds / 4))
             await _trouble(load, injector, seconds)
             await _peace(load, pool, server, base)
         finally:

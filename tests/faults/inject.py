@@ -29,8 +29,12 @@ DATABASE_ERRORS = (asyncpg.PostgresError, *connection_errors)
 class Injector:
     """All faults of a seed against these workers and their database. Counts those that really struck."""
 
-    def __init__(self, seed: int, workers: Sequence[FaultyWorker], database: Database, count: Counter[str]) -> None:
+    def __init__(
+        self, seed: int, workers: Sequence[FaultyWorker], database: Database, count: Counter[str], latest: float
+    ) -> None:
+        """`latest`: no statement is delivered later than so many seconds."""
         self._seed = seed
+        self._latest = latest
         self._workers = workers
         self._database = database
         self._count = count
@@ -70,7 +74,7 @@ class Injector:
             self._count[fault.kind] += 1
 
     async def _on_a_statement(self, worker: FaultyWorker, fault: Fault) -> bool:
-        armed = Armed(fault.kind, fault.statement, fault.skip, fault.seconds)
+        armed = Armed(fault.kind, fault.statement, fault.skip, min(fault.seconds, self._latest))
         if fault.kind != "pause_after":
             return await self._hit(worker, armed)
         if worker.turn.locked():
