@@ -92,7 +92,8 @@ class WorkerSettings(BaseModel):
         default="local", description="Version of the code. A run stays with the version that first claimed it."
     )
     queues: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        default=("default",), description="Queues, with commas; they take turns: each gets an equal share of the free slots."
+        default=("default",),
+        description="Queues, with commas; they take turns: each gets an equal share of the free slots.",
     )
     pod_name: str = Field(default_factory=socket.gethostname, description="Name of the pod. Default: the host's name.")
     pod_uid: str = Field(
