@@ -33,6 +33,7 @@ def bouncer(pg_url: str) -> Iterator[Bouncer]:
         ("postgresql://h/d", "Transaction", "postgresql://h/d?pooler=transaction"),
         ("postgresql://h/d?sslmode=require", "transaction", "postgresql://h/d?sslmode=require&pooler=transaction"),
         ("postgresql://h/d?pooler=none", "transaction", "postgresql://h/d?pooler=none"),
+        ("postgresql:///d?host=/run/pg", "transaction", "postgresql:///d?host=/run/pg&pooler=transaction"),
     ],
 )
 def test_the_setting_becomes_part_of_the_url_and_no_part_of_the_drivers(url: str, value: str, there: str) -> None:

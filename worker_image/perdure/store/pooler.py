@@ -16,7 +16,6 @@ is lost or, worse, another's: prepared statements, settings, advisory locks, LIS
 from __future__ import annotations
 
 from enum import StrEnum
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
@@ -44,7 +43,7 @@ class Pooler(StrEnum):
 
 def pooled(url: str) -> bool:
     """Whether the URL leads to a pooler in transaction mode."""
-    return f"{PARAMETER}={Pooler.TRANSACTION}" in urlsplit(url).query.split("&")
+    return f"{PARAMETER}={Pooler.TRANSACTION}" in _query(url)
 
 
 def checked_pooler(value: str, source: str) -> Pooler:
@@ -60,21 +59,23 @@ def checked_pooler(value: str, source: str) -> Pooler:
 
 def with_pooler(url: str, value: str) -> str:
     """The URL with what the setting says; a URL that says it itself stays as it is."""
-    parts = urlsplit(url)
-    said = [each.partition("=")[2] for each in parts.query.split("&") if each.startswith(f"{PARAMETER}=")]
+    said = [each.partition("=")[2] for each in _query(url) if each.startswith(f"{PARAMETER}=")]
     for each in said:
         checked_pooler(each, f"the URL's parameter {PARAMETER}")
     if said or not value.strip() or checked_pooler(value, VARIABLE) is Pooler.NONE:
         return url
-    query = [each for each in (parts.query, f"{PARAMETER}={Pooler.TRANSACTION}") if each]
-    return urlunsplit(parts._replace(query="&".join(query)))
+    return f"{url}{'&' if '?' in url else '?'}{PARAMETER}={Pooler.TRANSACTION}"
 
 
 def plain(url: str) -> str:
     """The URL without this project's own parameter, for the driver."""
-    parts = urlsplit(url)
-    kept = [each for each in parts.query.split("&") if not each.startswith(f"{PARAMETER}=")]
-    return urlunsplit(parts._replace(query="&".join(kept))) if len(kept) < len(parts.query.split("&")) else url
+    query = [each for each in _query(url) if not each.startswith(f"{PARAMETER}=")]
+    return "?".join(each for each in (url.partition("?")[0], "&".join(query)) if each)
+
+
+def _query(url: str) -> list[str]:
+    """Not by `urllib`, which puts a URL without a host (a socket's) together in another way."""
+    return url.partition("?")[2].split("&")
 
 
 def explain(error: BaseException) -> str | None:
