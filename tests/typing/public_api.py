@@ -62,6 +62,8 @@ async def outside(client: perdure.Client) -> None:
     assert_type(client.handle("x"), perdure.Handle[Any])
     assert_type(await client.start_many(named.prepare() for _ in range(3)), list[perdure.Handle[int]])
     assert_type(await client.start_by_name("named"), perdure.Handle[Any])
+    await client.send("x", {"any": "value"}, topic="t", key="k")
+    assert_type(await client.get_event("x", "name", timeout=1), Any)
     await client.start(order)  # type: ignore[call-arg]
     await client.start(order, 1)  # type: ignore[arg-type]
     await client.run(named, "x")  # type: ignore[call-arg]
