@@ -1,6 +1,7 @@
-"""News between processes: runs that became ready, for workers, and ends that somebody waits for, for clients; and an ear.
+"""News between processes: runs that became ready, for workers; awaited ends, for clients; and an ear for the former.
 
-Used by runner, sweeper, journal and session. One NOTIFY for all of a moment, never inside a hot transaction. Only hurries what polling finds anyway, so a failure is logged and forgotten.
+Used by runner, sweeper, journal and session. One NOTIFY for all of a moment, never inside a hot transaction. Only
+hurries what polling finds anyway, so a failure is logged and forgotten.
 """
 
 from __future__ import annotations
