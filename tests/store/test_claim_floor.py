@@ -15,6 +15,8 @@ from perdure.store.statements import sql
 from perdure.worker.floor import TRUST_SECONDS, Floor, Next
 
 from tests.store.builders import MANIFEST, Connection, add_run, add_worker, row, write
+from tests.store.plan_cases import CASES
+from tests.store.test_plans import literal, nodes
 
 SCOPE = Scope("w1", "ns", "default", "default", MANIFEST, "v1")
 RANGE = RangeKey("", 3203986688490748913, "")
@@ -87,6 +89,26 @@ async def test_a_claim_reads_nothing_that_was_claimed_before_it(pg_url: str, con
         # Without a place to go on from, the same claim has to read what is dead.
         assert await buffers(session, [(RANGE, BEGINNING)]) > 10 * fresh
     await session.close()
+
+
+BY_ID = sorted({each.statement for each in CASES if "status + 0 = 30" in sql(each.statement)})
+
+
+@pytest.mark.parametrize("statement", BY_ID)
+async def test_what_is_known_by_its_id_is_found_by_its_id(conn: Connection, statement: str) -> None:
+    """Few runs are RUNNING, so the index of those looks cheaper; but while an old snapshot is there, it keeps entries of
+    all that ever were."""
+    case = next(each for each in CASES if each.statement == statement)
+    await conn.execute(f"PREPARE shipped AS {sql(statement)}")
+    arguments = ", ".join(literal(each) for each in case.arguments)
+    explained = await conn.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE shipped({arguments})")
+    plan = list(nodes(json.loads(explained)[0]["Plan"]))
+    used = {node["Index Name"] for node in plan if node.get("Relation Name") == "workflows" and "Index Name" in node}
+    assert used & {"workflows_owned", "workflows_open"} == set()
+
+
+def test_every_statement_about_runs_of_given_ids_is_among_them() -> None:
+    assert {"journal_commit", "call_send", "transaction_step", "worker_give_back"} <= set(BY_ID)
 
 
 async def test_a_run_that_comes_back_before_the_place_is_found_by_a_look(conn: Connection) -> None:

@@ -12,7 +12,7 @@
 WITH own AS MATERIALIZED (
     SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.call_fence, w.call_seq
       FROM perdure.workflows w
-     WHERE w.id = ANY($1::text[]) AND w.worker_id = $2::text AND w.status = 30
+     WHERE w.id = ANY($1::text[]) AND w.worker_id = $2::text AND w.status + 0 = 30
      ORDER BY w.id
        FOR NO KEY UPDATE
 ), before AS MATERIALIZED (

@@ -9,7 +9,7 @@
 WITH own AS MATERIALIZED (
     SELECT w.id, w.cancel_mode, w.suspended, w.wake_seq
       FROM perdure.workflows w
-     WHERE w.id = $1::text AND w.worker_id = $2::text AND w.fence = $3::bigint AND w.status = 30
+     WHERE w.id = $1::text AND w.worker_id = $2::text AND w.fence = $3::bigint AND w.status + 0 = 30
        FOR NO KEY UPDATE
 ), step AS (
     UPDATE perdure.workflow_steps s

@@ -3,7 +3,7 @@
 -- Locks: the runs' rows, sorted. Expected index: workflows_pkey. Zero rows: none of them is mine any more.
 WITH mine AS MATERIALIZED (
     SELECT w.id, w.fence FROM perdure.workflows w
-     WHERE w.id = ANY($2::text[]) AND w.worker_id = $1::text AND w.status = 30
+     WHERE w.id = ANY($2::text[]) AND w.worker_id = $1::text AND w.status + 0 = 30
      ORDER BY w.id
        FOR NO KEY UPDATE
 )
