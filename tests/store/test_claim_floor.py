@@ -96,7 +96,7 @@ BY_ID = sorted({each.statement for each in CASES if "status + 0 = 30" in sql(eac
 
 @pytest.mark.parametrize("statement", BY_ID)
 async def test_what_is_known_by_its_id_is_found_by_its_id(conn: Connection, statement: str) -> None:
-    """Few runs are RUNNING, so the index of those looks cheaper; but while an old snapshot is there, it keeps entries of
+    """Few runs are RUNNING, so the index of those looks cheaper; but under an old snapshot it keeps entries of
     all that ever were."""
     case = next(each for each in CASES if each.statement == statement)
     await conn.execute(f"PREPARE shipped AS {sql(statement)}")
