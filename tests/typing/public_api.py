@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
+import asyncpg
 import perdure
 from perdure.api import Step, Workflow
 
@@ -27,6 +28,27 @@ def weigh(order: str) -> float:
     return 1.0
 
 
+@perdure.transaction
+async def move(connection: "asyncpg.Connection[Any]", cents: int, *, to: str = "x") -> list[str]:
+    return []
+
+
+@perdure.transaction(isolation="serializable", max_attempts=2, timeout=3)
+async def note(connection: "asyncpg.Connection[Any]") -> None: ...
+
+
+async def fetch() -> dict[str, int]:
+    return {}
+
+
+async def keys(pool: "asyncpg.Pool[Any]") -> None:
+    assert_type(perdure.idempotency.key("a", 1), str)
+    assert_type(await perdure.idempotency.once("k", fetch), perdure.idempotency.Outcome[dict[str, int]])
+    assert_type((await perdure.idempotency.commit_on_success("k", fetch, pool=pool)).value, dict[str, int] | None)
+    assert_type(await perdure.idempotency.remember("k", fetch, ttl=1.5), dict[str, int])
+    await perdure.idempotency.remember("k", count)  # type: ignore[arg-type]
+
+
 @perdure.workflow
 async def order(order_id: str) -> dict[str, int]:
     assert_type(charge(1), perdure.PendingStep[str])
@@ -34,6 +56,8 @@ async def order(order_id: str) -> dict[str, int]:
     assert_type(await count(["a"]), int)
     assert_type(await ship("x"), None)
     assert_type(await weigh("x"), float)
+    assert_type(await move(1, to="y"), list[str])
+    assert_type(await note(), None)
     assert_type(await asyncio.gather(charge(1), count([])), tuple[str, int])
     async with asyncio.TaskGroup() as group:
         assert_type(group.create_task(count([])), asyncio.Task[int])
@@ -79,5 +103,8 @@ charge("1")  # type: ignore[arg-type]
 charge()  # type: ignore[call-arg]
 charge(1, "EUR")  # type: ignore[call-arg]
 ship(order=1)  # type: ignore[arg-type]
+move("1")  # type: ignore[arg-type]
+move(object(), 1)  # type: ignore[call-arg, arg-type]
+perdure.transaction(isolation="none")  # type: ignore[call-overload]
 perdure.step(max_attempts="3")  # type: ignore[call-overload]
 perdure.workflow(lambda: 1)  # type: ignore[arg-type, return-value]

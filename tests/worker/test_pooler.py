@@ -12,7 +12,7 @@ from perdure.worker.link import Connection
 from tests.support.pgbouncer import SERVERS, Bouncer
 from tests.support.pgwait import eventually
 from tests.support.workerproc import WorkerProcess, effects, enqueue, finished, open_gate, until_effect
-from tests.worker import flows
+from tests.worker import flows, sqlflows
 
 TOLD = {"PERDURE_DATABASE_POOLER": "transaction"}
 
@@ -47,6 +47,20 @@ async def test_a_client_starts_and_waits_without_listening(bouncer: Bouncer, con
         async with Client(bouncer.url, namespace="ns") as client:
             handle = await client.start(flows.notes, ["a"])
             assert await asyncio.wait_for(handle.result(), 20.0) == ["a"]
+
+
+async def test_steps_commit_their_own_sql_with_their_outcome(bouncer: Bouncer, conn: Connection) -> None:
+    """More at once than the pooler has sessions, and a key beside."""
+    await conn.execute(sqlflows.TABLES)
+    for number in range(5):
+        await enqueue(conn, "sql.add", 4, run_id=f"r{number}")
+    await enqueue(conn, "idem.call", "remembered", ["k"], run_id="key")
+    with process(bouncer, modules="tests.worker.sqlflows,tests.worker.idemflows", slots=6) as worker:
+        await worker.works()
+        for run_id in ("key", *(f"r{number}" for number in range(5))):
+            assert await finished(conn, run_id) is RunStatus.SUCCEEDED
+    assert await conn.fetchval("SELECT value FROM public.counters WHERE name = 'a'") == 20
+    assert await conn.fetchval("SELECT value FROM perdure.idempotency_keys") == "7"
 
 
 async def test_killed_in_a_step_another_worker_goes_on_from_there(bouncer: Bouncer, conn: Connection) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from perdure import step, workflow
+from perdure import step, transaction, workflow
 from perdure.engine.registry import Registry
 from perdure.errors import AlreadyRegistered, RegistrationError
 
@@ -157,3 +157,51 @@ def test_a_parameter_of_a_step_may_be_annotated_for_the_type_checker_only():
         return 1
 
     assert registry.manifest() == ("step:charge",)
+
+
+def test_the_connection_of_a_transaction_is_no_argument_of_it():
+    registry = Registry()
+
+    @transaction(name="move", registry=registry)
+    async def move(connection: "NotImportable", cents: int, to: str = "x") -> int:  # noqa: F821
+        return cents
+
+    definition = registry.steps["move"]
+    assert definition.encode_call((1, "y"), {}) == '[1,"y"]'
+    assert definition.encode_call((), {"cents": 1}) == "[1]"
+    assert definition.arguments_by_name({"cents": 1, "to": "z"}) == ([1, "z"], {})
+    assert registry.manifest() == ("step:move",)
+    with pytest.raises(TypeError):
+        definition.encode_call((), {})
+
+
+@pytest.mark.parametrize("given", [{"isolation": "snapshot"}, {"timeout": 0}, {"name": "a b"}])
+def test_options_of_a_transaction_that_make_no_sense_are_refused(given):
+    async def body(connection): ...
+
+    with pytest.raises(RegistrationError):
+        transaction(**given, registry=Registry())(body)
+
+
+def test_what_cannot_be_a_transaction_is_refused():
+    def no_coroutine(connection): ...
+
+    async def no_parameter(): ...
+
+    async def by_name_only(*, connection): ...
+
+    for body in (no_coroutine, no_parameter, by_name_only):
+        with pytest.raises(RegistrationError):
+            transaction(registry=Registry())(body)
+
+
+def test_two_transactions_under_one_name_are_refused():
+    registry = Registry()
+
+    async def one(connection): ...
+
+    async def other(connection): ...
+
+    transaction(name="x", registry=registry)(one)
+    with pytest.raises(AlreadyRegistered):
+        transaction(name="x", registry=registry)(other)
