@@ -23,6 +23,9 @@ PATIENCE = 6.0
 
 RECLAIM_LIMIT = 50
 
+WITH_A_SIGNAL = {"pause_after": signal.SIGSTOP, "kill_late": signal.SIGKILL}
+"""Faults at a statement that hit the worker itself at that moment."""
+
 DATABASE_ERRORS = (asyncpg.PostgresError, *connection_errors)
 
 
@@ -75,17 +78,25 @@ class Injector:
 
     async def _on_a_statement(self, worker: FaultyWorker, fault: Fault) -> bool:
         armed = Armed(fault.kind, fault.statement, fault.skip, min(fault.seconds, self._latest))
-        if fault.kind != "pause_after":
+        if fault.kind not in WITH_A_SIGNAL:
             return await self._hit(worker, armed)
         if worker.turn.locked():
             return False
         async with worker.turn:
-            armed.pause = lambda: worker.send(signal.SIGSTOP)
+            armed.then = lambda: worker.send(WITH_A_SIGNAL[fault.kind])
             if not await self._hit(worker, armed):
                 return False
-            await asyncio.sleep(fault.seconds)
-            worker.send(signal.SIGCONT)
+            if fault.kind == "kill_late":
+                await self._prove(worker)
+                worker.start()
+            else:
+                await asyncio.sleep(fault.seconds)
+                worker.send(signal.SIGCONT)
         return True
+
+    async def _prove(self, worker: FaultyWorker) -> None:
+        await worker.kill()
+        await self._ask(lambda connection: store.mark_dead(connection, [worker.pod_uid]))
 
     async def _hit(self, worker: FaultyWorker, armed: Armed) -> bool:
         worker.proxy.arm(armed)
@@ -108,8 +119,7 @@ class Injector:
         worker.start()
 
     async def _kill_proved(self, worker: FaultyWorker, fault: Fault) -> None:
-        await worker.kill()
-        await self._ask(lambda connection: store.mark_dead(connection, [worker.pod_uid]))
+        await self._prove(worker)
         await asyncio.sleep(fault.seconds)
         worker.start()
 

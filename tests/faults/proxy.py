@@ -32,13 +32,13 @@ ANSWER_SECONDS = 10.0
 @dataclass(eq=False)
 class Armed:
     """A fault that waits for its statement. `statement` empty: the next one, whatever it is. `skip`: so many that fit
-    are let through first. `pause` stops the worker, for the fault that needs it."""
+    are let through first. `then` does something to the worker at that moment."""
 
     kind: str
     statement: str = ""
     skip: int = 0
     seconds: float = 0.0
-    pause: Callable[[], None] | None = None
+    then: Callable[[], None] | None = None
     hit: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -320,11 +320,17 @@ class _Session:
         self._proxy.deliver_late(self, unit, fault.seconds)
         return False
 
+    async def kill_late(self, unit: Unit, fault: Armed) -> bool:
+        """The same, of a worker that does not outlive it."""
+        assert fault.then is not None
+        fault.then()
+        return await self.commit_late(unit, fault)
+
     async def pause_after(self, unit: Unit, fault: Armed) -> bool:
         """The worker is stopped with the answer in its hands, before it has read it."""
         await self._ask(unit)
-        assert fault.pause is not None
-        fault.pause()
+        assert fault.then is not None
+        fault.then()
         self._pass_on()
         return True
 
@@ -340,6 +346,7 @@ FAULTS = {
         _Session.half_close_near,
         _Session.blackhole,
         _Session.commit_late,
+        _Session.kill_late,
         _Session.pause_after,
     )
 }

@@ -24,8 +24,10 @@ ON_A_STATEMENT = {
     "blackhole": 3,
     "commit_late": 9,
     "pause_after": 5,
+    "kill_late": 8,
 }
-"""Weights of faults at one statement of one worker."""
+"""Weights of faults at one statement of one worker. `kill_late`: the worker is killed and that is proved at once, so
+that others go on with its runs, and then its last statement commits."""
 
 ON_A_WORKER = {
     "silence": 4,
@@ -86,7 +88,7 @@ def clock_offset(seed: int, worker: int, start: int) -> float:
 
 
 def _statement(random: Random, number: int, kind: str) -> str:
-    if kind == "pause_after" or random.random() < 0.35:
+    if kind in ("pause_after", "kill_late") or random.random() < 0.35:
         return "journal_commit"
     if random.random() < 0.2:
         return ""
@@ -99,6 +101,7 @@ def _seconds(random: Random, kind: str) -> float:
         "delay_question": (0.05, 1.5 * LEASE),
         "delay_answer": (0.05, 1.5 * LEASE),
         "commit_late": random.choice(((0.3, 4 * LEASE), (0.3, 4 * LEASE), (0.3, 4 * LEASE), (20.0, 60.0))),
+        "kill_late": (0.2, 1.2 * LEASE),
         "pause_after": (1.2 * LEASE, 2 * LEASE),
         "silence": (0.2, 2 * LEASE),
         "refuse": (0.2, 1.5 * LEASE),

@@ -29,8 +29,8 @@ class FaultyWorker:
     def __init__(self, number: int, seed: int, url: str, port: int, count: Counter[str]) -> None:
         self.number = number
         self.pod_uid = f"uid-{seed}-{number}"
-        # The last one is as behind a pooler: nobody can end its sessions from outside.
-        self.proxy = FaultProxy(port, hide=number == 0)
+        # Every other one is as behind a pooler: nobody can end its sessions from outside.
+        self.proxy = FaultProxy(port, hide=number % 2 == 0)
         self._seed = seed
         self._url = url
         self._count = count
