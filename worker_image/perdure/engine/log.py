@@ -6,7 +6,7 @@ row says running and everything it can see is committed) and invariant 3 (nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
@@ -17,7 +17,7 @@ from perdure.store.clients import ExistingRun
 class StepLog(Protocol):
     """Where the steps of one claim are written, in the order of `StepWrite.seq`."""
 
-    async def start(self, write: StepWrite) -> OwnedFlags:
+    def start(self, write: StepWrite) -> Awaitable[OwnedFlags]:
         """Write a step as running. Durable on return, with every earlier write of the run.
 
         Raises `OwnershipLost` when the run has another owner. A start is refused, and nothing of it written, when

@@ -32,7 +32,7 @@ from perdure.errors import (
     TransactionMisused,
 )
 from perdure.model.outcome import Mismatch
-from perdure.model.rows import RecordedStep, StepWrite
+from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
@@ -113,12 +113,33 @@ class Steps:
             self.in_progress.add(task)
             self.backoffs.started()
             try:
-                start = self._write(call, index, StepStatus.RUNNING, failures, text)
+                self._seq = seq = self._seq + 1
+                start = StepWrite(
+                    index,
+                    seq,
+                    call.name,
+                    StepStatus.RUNNING,
+                    text,
+                    None,
+                    None,
+                    failures.count,
+                    failures.to_json(),
+                    None,
+                )
                 start.fresh, fresh = fresh, False
                 if call.definition.transaction is not None:
                     self._seq += 1  # of the outcome, beside which the journal writes on: see `_in_transaction`
-                await self._start(start)
-                error, value, output = await self._attempt(call, index, failures, task, start.seq + 1)
+                try:
+                    flags = await self._log.start(start)
+                except ControlSignal as signal:
+                    self._run.interrupt(signal)
+                except Exception as reason:
+                    self._run.give_up(reason, f"the start of step {call.name} could not be written")
+                else:
+                    self._admit(flags)
+                if self._run.stopping:
+                    raise self._run.signal()
+                error, value, output = await self._attempt(call, index, failures, task, seq + 1)
                 if error is None:
                     if output is not None:
                         self._log.record(self._write(call, index, StepStatus.SUCCEEDED, failures, output=output))
@@ -138,26 +159,15 @@ class Steps:
             text = None
             await self._wait(call, failures, then.seconds)
 
-    async def _start(self, write: StepWrite) -> None:
-        """Make the start durable. Raises a signal when the body must not begin after all."""
+    def _admit(self, flags: OwnedFlags) -> None:
+        """The start is durable: stop the run when the body must not begin after all."""
         run = self._run
-        try:
-            flags = await self._log.start(write)
-        except ControlSignal as signal:
-            run.interrupt(signal)
-        except Exception as error:
-            run.give_up(error, f"the start of step {write.name} could not be written")
-        else:
-            if flags.cancel_mode is not None:
-                run.interrupt(
-                    CancelRequested("the run was cancelled", immediate=flags.cancel_mode is CancelMode.IMMEDIATE)
-                )
-            elif flags.suspended:
-                run.interrupt(ReleaseRequested("the run is suspended"))
-            elif not self._log.admitted():
-                run.interrupt(OwnershipLost("the lease of this worker has run out"))
-        if run.stopping:
-            raise run.signal()
+        if flags.cancel_mode is not None:
+            run.interrupt(CancelRequested("the run was cancelled", immediate=flags.cancel_mode is CancelMode.IMMEDIATE))
+        elif flags.suspended:
+            run.interrupt(ReleaseRequested("the run is suspended"))
+        elif not self._log.admitted():
+            run.interrupt(OwnershipLost("the lease of this worker has run out"))
 
     async def _attempt(
         self, call: PendingStep[Any], index: int, failures: Failures, task: asyncio.Task[Any], seq: int

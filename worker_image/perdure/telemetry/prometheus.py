@@ -8,7 +8,8 @@ under `other`.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -21,6 +22,21 @@ from perdure.telemetry.names import MAX_LABEL_VALUES, OTHER, Kind, Metric
 
 Labels = tuple[str, ...]
 _Instrument = Counter | Gauge | Histogram
+
+
+class _Histogram(Histogram):
+    """A histogram that takes many values at once."""
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """The same as `observe` of each."""
+        counts: dict[int, int] = {}
+        for value in values:
+            place = bisect_left(self._upper_bounds, value)
+            counts[place] = counts.get(place, 0) + 1
+        self._sum.inc(sum(values))
+        for place, count in counts.items():
+            self._buckets[place].inc(count)
+
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -57,17 +73,17 @@ class Metrics:
         assert isinstance(child, Histogram)
         child.observe(value)
 
-    def counter(self, metric: Metric, *labels: str) -> Callable[[], None]:
-        """What counts one more of this series: for places where looking it up each time would be felt."""
+    def counter(self, metric: Metric, *labels: str) -> Callable[[float], None]:
+        """What adds to this series: for places where looking it up each time would be felt."""
         child = self._child(metric, labels)
         assert isinstance(child, Counter)
         return child.inc
 
-    def observer(self, metric: Metric, *labels: str) -> Callable[[float], None]:
-        """What adds a value to this series: see `counter`."""
+    def observer(self, metric: Metric, *labels: str) -> Callable[[Sequence[float]], None]:
+        """What adds values to this series: see `counter`."""
         child = self._child(metric, labels)
-        assert isinstance(child, Histogram)
-        return child.observe
+        assert isinstance(child, _Histogram)
+        return child.observe_all
 
     def read_from(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
         """Let a gauge call `read` at every scrape. `read` must be quick and must not raise."""
@@ -109,7 +125,7 @@ class Metrics:
             return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
         if metric.kind is Kind.GAUGE:
             return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
-        return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+        return _Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
 
     def _child(self, metric: Metric, labels: Labels) -> _Instrument:
         parent = self._parents[metric.name]

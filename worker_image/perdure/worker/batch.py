@@ -82,15 +82,18 @@ class Entry:
         size = sum(write_bytes(each.call.step) for each in self.calls)
         return Entry(self.due, calls=self.calls, uncertain=self.uncertain, failures=self.failures, bytes=size)
 
-    def add(self, write: StepWrite) -> None:
-        """Fold in a later write."""
+    def add(self, write: StepWrite) -> tuple[int, int]:
+        """Fold in a later write. How many rows and bytes more the entry holds."""
+        rows, size = 1, write_bytes(write)
         previous = self.steps.get(write.index)
         if previous is not None:
-            self.bytes -= write_bytes(previous)
             if write.input is None and previous.input is not None:
                 write = replace(write, input=previous.input)
+                size = write_bytes(write)
+            rows, size = 0, size - write_bytes(previous)
         self.steps[write.index] = write
-        self.bytes += write_bytes(write)
+        self.bytes += size
+        return rows, size
 
     def absorb(self, newer: Entry) -> None:
         """Fold in everything that was added while this entry was under way."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -32,6 +32,7 @@ from perdure.worker.batch import Asked, Entry, Settled, stops
 from perdure.worker.lane import Lane
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
+from perdure.worker.meters import Meters
 from perdure.worker.wakes import Wakes
 
 HOLD_SECONDS = 0.002
@@ -42,9 +43,6 @@ MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 MAX_PENDING_ROWS = 20_000
 """Rows waiting to be written before new steps are held back: several seconds of a healthy database."""
-
-MAX_METERS = 2000
-"""Looked-up metrics that are kept: declared steps may have any name, so there could be ever more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +74,20 @@ class RunJournal:
         self._closed = False
         self._started_at: dict[int, float] = {}
 
-    async def start(self, write: StepWrite) -> OwnedFlags:
+    def start(self, write: StepWrite) -> Awaitable[OwnedFlags]:
         """See `StepLog.start`."""
-        while self._journal.full and not self.lost:
-            await self._journal.room()
+        if self._journal.full and not self.lost:
+            return self._start_later(write)
         if self.lost or self._closed or self.refused is not None:
             self._refuse()
-        answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[OwnedFlags] = self._journal.loop.create_future()
         self._lane.add_step(self, write, due=0.0, waiter=answer)
-        flags = await answer
-        self._started_at[write.index] = time.monotonic()
-        return flags
+        return answer
+
+    async def _start_later(self, write: StepWrite) -> OwnedFlags:
+        while self._journal.full and not self.lost:
+            await self._journal.room()
+        return await self.start(write)
 
     def record(self, write: StepWrite) -> None:
         """See `StepLog.record`. Dropped when the run is no longer ours."""
@@ -152,6 +153,11 @@ class RunJournal:
 
     def acknowledged(self, entry: Entry, flags: OwnedFlags, ended: RunStatus | None) -> None:
         """The entry is committed."""
+        if entry.starts:
+            now = time.monotonic()
+            for write in entry.steps.values():
+                if write.status is StepStatus.RUNNING:
+                    self._started_at[write.index] = now
         for waiter in entry.starts:
             if not waiter.done():
                 waiter.set_result(flags)
@@ -222,12 +228,8 @@ class RunJournal:
 
     def _measure(self, write: StepWrite) -> None:
         started = self._started_at.pop(write.index, None)
-        if write.status not in _OUTCOMES:
-            return
-        meter = self._journal.meter(self.run.workflow, write.name)
-        meter.count[write.status]()
-        if started is not None:
-            meter.observe(time.monotonic() - started)
+        seconds = None if started is None else time.monotonic() - started
+        self._journal.meters.note(self.run.workflow, write.name, write.status, seconds)
 
 
 def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
@@ -237,21 +239,6 @@ def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error())
-
-
-_OUTCOMES = {StepStatus.SUCCEEDED: "succeeded", StepStatus.FAILED: "failed", StepStatus.RETRYING: "retrying"}
-
-
-class _Meter:
-    """The metrics of one step of one workflow, looked up once."""
-
-    __slots__ = ("count", "observe")
-
-    def __init__(self, metrics: Metrics, workflow: str, step: str) -> None:
-        self.observe = metrics.observer(names.STEP_SECONDS, workflow, step)
-        self.count = {
-            status: metrics.counter(names.STEPS, workflow, step, outcome) for status, outcome in _OUTCOMES.items()
-        }
 
 
 class Journal:
@@ -265,6 +252,7 @@ class Journal:
         metrics: Metrics,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self.lease = lease
         self.metrics = metrics
         self.backoff = backoff
@@ -277,7 +265,7 @@ class Journal:
         write."""
         self.ended: Callable[[str], None] = lambda _: None
         """Hears of runs that have ended for good and that somebody waits for; set before the first write."""
-        self._meters: dict[tuple[str, str], _Meter] = {}
+        self.meters = Meters(metrics)
         self._room = asyncio.Event()
         self.full = False
         """Whether new steps have to wait for what is pending."""
@@ -320,15 +308,6 @@ class Journal:
         elif self._rows > MAX_PENDING_ROWS or self._bytes > MAX_PENDING_BYTES:
             self.full = True
             self._room.clear()
-
-    def meter(self, workflow: str, step: str) -> _Meter:
-        """The metrics of one step. As many as the code has steps: names are registered or declared ones."""
-        found = self._meters.get((workflow, step))
-        if found is None:
-            if len(self._meters) >= MAX_METERS:
-                self._meters.clear()
-            found = self._meters[workflow, step] = _Meter(self.metrics, workflow, step)
-        return found
 
     def lane_of(self, run_id: str) -> Lane:
         """Always the same connection for one run (rule R14)."""

@@ -88,11 +88,10 @@ class Lane(Service):
         entry = self._pending.get(owner)
         if entry is None:
             entry = self._pending[owner] = Entry(due)
-        rows, size = len(entry.steps), entry.bytes
-        entry.add(write)
+        rows, size = entry.add(write)
         if waiter is not None:
             entry.starts.append(waiter)
-        self._journal.account(len(entry.steps) - rows, entry.bytes - size)
+        self._journal.account(rows, size)
         self._queued(owner, entry, due)
 
     def add_ending(self, owner: RunJournal, ending: Ending, *, waiter: asyncio.Future[Settled] | None) -> None:
@@ -264,6 +263,7 @@ class Lane(Service):
             self._failures = 0
             self._journal.metrics.observe(names.JOURNAL_FLUSH_SECONDS, time.monotonic() - started)
             self._journal.metrics.observe(names.JOURNAL_FLUSH_ROWS, row_count(batch.values()))
+            self._journal.meters.enter()
             await self._answered(batch, acks)
 
     async def _lease_holds(self) -> None:

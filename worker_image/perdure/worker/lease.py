@@ -34,4 +34,4 @@ class LocalLease:
 
     def holds(self) -> bool:
         """Whether nobody else can have taken this worker's runs yet."""
-        return self.age() < self.seconds
+        return lease_clock() - self._sent_at < self.seconds
