@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from localcluster.console import Failure, say
 
-from benchmarks import machine, numbers
+from benchmarks import figures, machine
 from benchmarks.backlog import STEPS
+from benchmarks.figures import Sample
 from benchmarks.host import Bench
-from benchmarks.numbers import Sample
 
 SAMPLES = 25
 """Of one watch. Counting the ended runs takes Postgres some milliseconds: about a hundredth of its time."""
@@ -54,7 +54,7 @@ async def watch(bench: Bench, drain: Drain, seconds: float, *, steps: int = STEP
             working = True
             deadline = time.monotonic() + seconds
     try:
-        return numbers.rates(samples, drain.total, steps)
+        return figures.rates(samples, drain.total, steps)
     except ValueError as error:
         raise Failure(str(error)) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.numbers import significant
+from benchmarks.figures import significant
 from benchmarks.part import table
 from benchmarks.parts import bare, claims, drain, latency, peers, recovery, sleepers
 from benchmarks.results import Results

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from benchmarks.figures import Figure, significant
 from benchmarks.host import Bench
-from benchmarks.numbers import Figure, significant
 from benchmarks.results import Line, Row
 
 

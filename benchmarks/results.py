@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.numbers import Figure, figure
+from benchmarks.figures import Figure, figure
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 
-from benchmarks import bare_writer, drains, numbers
+from benchmarks import bare_writer, drains, figures
 from benchmarks.drains import Drain
 from benchmarks.host import ROOT, Bench
 from benchmarks.part import Column, Part, Rounds
@@ -29,8 +29,8 @@ WARM_UP = 20
 async def measure(bench: Bench) -> AsyncIterator[Row]:
     yield Row(WRITER, f"{SLOTS} slots", await _writer(bench))
     single, run = await _commits(bench)
-    yield Row(COMMITS, "one", numbers.spread(single, "ms"))
-    yield Row(COMMITS, f"{RUN_COMMITS} in a row", numbers.spread(run, "ms"))
+    yield Row(COMMITS, "one", figures.spread(single, "ms"))
+    yield Row(COMMITS, f"{RUN_COMMITS} in a row", figures.spread(run, "ms"))
 
 
 async def _writer(bench: Bench) -> dict[str, float]:

@@ -10,7 +10,7 @@ from localcluster.console import Failure, say
 from perdure.model.rows import WorkerRow, workflow_requirement
 from perdure.store import claims, workers
 
-from benchmarks import backlog, drains, numbers
+from benchmarks import backlog, drains, figures
 from benchmarks.host import NAMESPACE, POOL, Bench, Connection, Database
 from benchmarks.part import Column, Part
 from benchmarks.parts.drain import SUBJECT, draining
@@ -45,8 +45,8 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
                     seconds = await _claim(database.connection, limit)
                     if number >= 0:
                         times[name].append(seconds * 1000)
-            yield Row(SUBJECT, case(limit, SMALL), numbers.spread(times[SMALL], "ms"))
-            yield Row(SUBJECT, case(limit, LARGE), numbers.spread(times[LARGE], "ms"))
+            yield Row(SUBJECT, case(limit, SMALL), figures.spread(times[SMALL], "ms"))
+            yield Row(SUBJECT, case(limit, LARGE), figures.spread(times[LARGE], "ms"))
     for held in (False, True):
         yield Row(SUBJECT, HELD if held else FREE, await _drain(bench, held=held))
 

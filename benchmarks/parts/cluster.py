@@ -22,7 +22,7 @@ from demolib.kubectl import Kubectl
 from demolib.story import FENCE_SHIFT, KILLER
 from localcluster.console import Impossible, wait_until
 
-from benchmarks import numbers
+from benchmarks import figures
 from benchmarks.host import Bench
 from benchmarks.part import Column, Part
 from benchmarks.parts.drain import SUBJECT
@@ -86,7 +86,7 @@ async def apply_to_first_step(api: Api, kubectl: Kubectl) -> dict[str, float]:
     started = {row["name"]: float(row["at"]) for row in await _query(kubectl, FIRST_STEPS, prefix)}
     await api.delete(sent)
     found = [(started[name] - at) * 1000 for name, at in sent.items()]
-    return numbers.spread(found, "ms")
+    return figures.spread(found, "ms")
 
 
 async def runs_per_second(api: Api, kubectl: Kubectl) -> dict[str, float]:
@@ -137,7 +137,7 @@ async def kill_to_next_step(api: Api, kubectl: Kubectl) -> dict[str, float]:
         await api.until(name, goes_on)
         found.append(time.monotonic() - killed)
         await api.delete([name])
-    return numbers.spread(found, "s")
+    return figures.spread(found, "s")
 
 
 class Api:

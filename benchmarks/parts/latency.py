@@ -10,7 +10,7 @@ from functools import partial
 
 from perdure import Client
 
-from benchmarks import backlog, numbers
+from benchmarks import backlog, figures
 from benchmarks.flows import chain
 from benchmarks.host import Bench, Database
 from benchmarks.part import Column, Part, Rounds
@@ -41,12 +41,12 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
         await database.settle()
         async with bench.workers(database), database.client() as client:
             before = await _flushes(database, client)
-            found = numbers.spread(await one_by_one(partial(_run, client), bench.size.latency_runs), "ms")
+            found = figures.spread(await one_by_one(partial(_run, client), bench.size.latency_runs), "ms")
             flushes = await _flushes(database, client) - before
             yield Row(SUBJECT, RUN, {**found, "flushes": flushes / (bench.size.latency_runs + WARM_UP + 1)})
             waited = await one_by_one(partial(_start, client), bench.size.latency_runs)
-            yield Row(SUBJECT, START, numbers.spread(waited, "ms"))
-            yield Row(SUBJECT, GAP, numbers.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
+            yield Row(SUBJECT, START, figures.spread(waited, "ms"))
+            yield Row(SUBJECT, GAP, figures.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
 
 
 async def one_by_one(wait: Callable[[], Awaitable[object]], count: int) -> Sequence[float]:

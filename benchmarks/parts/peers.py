@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from benchmarks import drains, numbers
+from benchmarks import drains, figures
 from benchmarks.host import Bench
 from benchmarks.part import Column, Part, Rounds
 from benchmarks.parts.drain import COLUMNS
@@ -52,7 +52,7 @@ async def _drain(bench: Bench, peer: Peer, way: str) -> dict[str, float]:
 
 
 async def _latency(bench: Bench, peer: Peer, way: str) -> dict[str, float]:
-    return numbers.spread(await peer.latency(bench, way, bench.size.peer_latency_runs), "ms")
+    return figures.spread(await peer.latency(bench, way, bench.size.peer_latency_runs), "ms")
 
 
 PART = Part(

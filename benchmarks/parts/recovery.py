@@ -12,7 +12,7 @@ from perdure.dev.processes import WorkerProcess
 from perdure.store import workers
 from perdure.store.listen import notify_ready
 
-from benchmarks import backlog, numbers
+from benchmarks import backlog, figures
 from benchmarks.host import NAMESPACE, POOL, Bench, Database, until
 from benchmarks.part import Column, Part
 from benchmarks.parts.drain import SUBJECT
@@ -35,11 +35,11 @@ LATER_START = "SELECT count(*) FROM perdure.workflow_steps WHERE workflow_id = $
 async def measure(bench: Bench) -> AsyncIterator[Row]:
     size = bench.size
     lease = await _two_workers(bench, size.lease_kills, size.lease, proof=False)
-    yield Row(SUBJECT, LEASE, {**numbers.spread(lease, "s"), "lease": size.lease})
+    yield Row(SUBJECT, LEASE, {**figures.spread(lease, "s"), "lease": size.lease})
     proof = await _two_workers(bench, size.proof_kills, LONG_LEASE, proof=True)
-    yield Row(SUBJECT, PROOF, {**numbers.spread(proof, "s"), "lease": LONG_LEASE})
+    yield Row(SUBJECT, PROOF, {**figures.spread(proof, "s"), "lease": LONG_LEASE})
     restart = await _restarted(bench, size.restarts)
-    yield Row(SUBJECT, RESTART, {**numbers.spread(restart, "s"), "lease": LONG_LEASE})
+    yield Row(SUBJECT, RESTART, {**figures.spread(restart, "s"), "lease": LONG_LEASE})
 
 
 async def _two_workers(bench: Bench, kills: int, lease: float, *, proof: bool) -> list[float]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from perdure import Client
 from perdure.dev.processes import WorkerProcess
 
-from benchmarks import backlog, machine, numbers
+from benchmarks import backlog, figures, machine
 from benchmarks.flows import chain
 from benchmarks.host import Bench, Database, until
 from benchmarks.part import Column, Part
@@ -57,7 +57,7 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
             await database.settle()
             yield Row(SUBJECT, f"{size.sleepers:,} {ASLEEP}", await _at_rest(bench, database, worker))
             alone = await _fresh(client, size.latency_runs, lambda: False)
-            yield Row(SUBJECT, BEFORE, numbers.spread(alone, "ms"))
+            yield Row(SUBJECT, BEFORE, figures.spread(alone, "ms"))
             yield Row(SUBJECT, WAKING, await _waking(bench, database, client))
 
 
@@ -98,7 +98,7 @@ async def _waking(bench: Bench, database: Database, client: Client) -> dict[str,
         group.create_task(wait())
         found = await _fresh(client, None, all_awake.is_set)
         seconds = time.monotonic() - began
-    return {**numbers.spread(found, "ms"), "woken_per_second": woken / seconds}
+    return {**figures.spread(found, "ms"), "woken_per_second": woken / seconds}
 
 
 async def _fresh(client: Client, count: int | None, over: Callable[[], bool]) -> list[float]:

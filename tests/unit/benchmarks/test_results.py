@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from benchmarks import report, results
-from benchmarks.numbers import Figure
+from benchmarks.figures import Figure
 from benchmarks.part import Column, Part, table
 from benchmarks.results import Line, PartResult, Results, Row, aggregate, merged
 

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.numbers import Sample, percentile, rates, significant, spread, steady
+from benchmarks.figures import Sample, percentile, rates, significant, spread, steady
 
 
 def sample(at: float, done: int, worker: float = 0.0, postgres: float = 0.0, memory: float = 0.0) -> Sample:
