@@ -65,6 +65,18 @@ async def in_transaction(connection: "asyncpg.Connection[Any]", key: str) -> lis
     return found
 
 
+@perdure.workflow(name="idem.in_body")
+async def in_body() -> str:
+    async def body() -> None:
+        raise AssertionError
+
+    try:
+        await idempotency.once("k", body)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 @perdure.workflow(name="idem.call")
 async def call(name: str, args: list[Any]) -> Any:
     return await globals()[name](*args)

@@ -78,6 +78,14 @@ async def test_in_a_transaction_keys_are_committed_with_it(db: str, conn: Connec
     assert await conn.fetchval("SELECT count(*) FROM perdure.idempotency_keys WHERE state = 20") == 3
 
 
+async def test_the_body_of_a_workflow_is_no_place_for_keys(db: str, conn: Connection) -> None:
+    """In a replay it would find what it did itself."""
+    await enqueue(conn, "idem.in_body", run_id="r1")
+    async with working(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert "use idempotency keys in a step" in await result(conn)
+
+
 async def test_workers_remove_expired_keys(db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.worker.sweeper.KEYS_EVERY", 0.0)
     await conn.execute(

@@ -8,7 +8,7 @@ know such keys. These helpers keep keys in Perdure's own database, for what has 
 * `remember`: as `commit_on_success`, and later callers get its result.
 * `key`: a key made of values: the same in each run with the same input.
 
-Inside a run they use the worker's connections, inside `perdure.transaction` the transaction itself; elsewhere `pool`,
+Inside a step they use the worker's connections, inside `perdure.transaction` the transaction itself; elsewhere `pool`,
 or a connection of their own to the database that the environment names. Keys belong to a scope: the namespace of the
 run, outside a run `PERDURE_NAMESPACE`, unless another one is given.
 """
@@ -260,6 +260,8 @@ class _Holder:
 async def _holder(key: str, scope: str | None, pool: Connections | None) -> AsyncIterator[_Holder]:
     """In the body of a transaction it is a savepoint of that one: a failure that is caught leaves no key behind."""
     running = current_scope.get()
+    if running is not None and running.index is None:
+        raise RuntimeError("the body of a workflow runs again in a replay: use idempotency keys in a step")
     if scope is None:
         scope = os.environ.get("PERDURE_NAMESPACE") or "default"
         scope = scope if running is None else running.execution.claimed.namespace
