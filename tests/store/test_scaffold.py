@@ -203,6 +203,23 @@ async def test_revisions_hang_on_the_users_head_and_upgrade_with_their_own(
     assert await migrate.migrate(empty_pg_url) == []
 
 
+async def test_signs_that_mean_something_to_alembic_or_python_arrive_as_they_are(
+    empty_pg_url: str, alembic: Alembic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = """ :name ::text 100% %(x)s {0} \\: \\n \\\\ "x" \t ''"""
+    more = (*migrate.migrations(), migrate.Migration(9999, "9999_odd", f"COMMENT ON SCHEMA perdure IS '{odd}';"))
+    monkeypatch.setattr(migrate, "migrations", lambda: more)
+    scaffold.write(alembic.versions, Format.ALEMBIC)
+    await alembic.upgrade(empty_pg_url)
+    connection = await asyncpg.connect(empty_pg_url)
+    try:
+        said = await connection.fetchval("SELECT obj_description('perdure'::regnamespace)")
+    finally:
+        await connection.close()
+    assert said == odd.replace("''", "'")
+    assert await migrate.migrate(empty_pg_url) == []
+
+
 def test_the_user_names_the_revision_where_there_are_several_heads(alembic: Alembic) -> None:
     alembic.own("left", None)
     alembic.own("right", None)

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perdure.engine.registry import Registry
 from perdure.errors import ConfigurationError
 from perdure.worker.settings import LIMITS, TUNABLES, WorkerSettings, load, variable_of, variables
+from perdure.worker.worker import Worker
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -209,6 +211,11 @@ def test_a_copy_with_changes_is_refused_when_it_is_looked_at(changes: dict[str, 
     copy = WorkerSettings().model_copy(update=changes)
     with pytest.raises(ConfigurationError, match=next(iter(changes))):
         copy.validate_strictly()
+
+
+def test_a_worker_refuses_a_copy_that_nothing_has_looked_at() -> None:
+    with pytest.raises(ConfigurationError, match="slots=0"):
+        Worker(WorkerSettings().model_copy(update={"slots": 0}), Registry(), database_url="")
 
 
 def test_whole_seconds_are_as_good_as_fractions() -> None:
