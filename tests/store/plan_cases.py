@@ -106,7 +106,7 @@ CASES = [
     case("call_set_event", calls_of(OWNED, ["done"] * N, ["2"] * N), "", 80),
     case("call_await_event", calls_of(OWNED, FINISHED[:N], ["never"] * N, [60.0] * N), "", 80),
     case("call_outcomes", [FINISHED, [1] * 100, [0] * 100], "workflow_steps_pkey", 250),
-    case("call_runs", ["o000050", FINISHED], "workflows_pkey workflow_payloads_pkey", 300),
+    case("call_runs", ["o000050", FINISHED, True], "workflows_pkey workflow_payloads_pkey", 300),
     case("call_event", ["o000050", "f000001", "done"], "workflows_pkey events_pkey", 4),
     case("wake_runs", [IDS + FINISHED, ["message:t"] * 200], "workflows_pkey", 800),
     case("wake_child_told", [FINISHED], "workflows_pkey", 400),

@@ -126,10 +126,12 @@ class MemoryLog:
         self.commit()
         return self.run.world.carry_out(self.run, call)
 
-    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
+    async def look_at_runs(self, ids: Sequence[str], *, ended: bool) -> Outcomes:
         world = self.run.world
         world.asked.append(list(ids))
-        return Outcomes({each: world.outcomes[each] for each in ids if each in world.outcomes}, self.run.wake_seq)
+        found = {each: world.outcomes[each] for each in ids if each in world.outcomes}
+        shown = {each: outcome for each, outcome in found.items() if outcome.status.finished or not ended}
+        return Outcomes(shown, self.run.wake_seq)
 
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         return EventValue(self.run.world.events.get((setter, name)), self.run.wake_seq)

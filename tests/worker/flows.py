@@ -313,3 +313,9 @@ async def publishes(name: str, gate_name: str) -> None:
 @perdure.workflow(name="t.expects")
 async def expects(run_id: str, name: str, seconds: float | None = None) -> Any:
     return await perdure.get_event(run_id, name, seconds)
+
+
+@perdure.workflow(name="t.fan")
+async def fan(count: int) -> int:
+    handles = await asyncio.gather(*(no_op.start(1) for _ in range(count)))
+    return len(await asyncio.gather(*(handle.result() for handle in handles)))

@@ -62,6 +62,16 @@ async def test_calls_of_many_runs_travel_together(here: Bench) -> None:
     assert len(await sent(here.conn)) == 30
 
 
+async def test_more_calls_than_one_statement_takes_are_all_done_in_order(here: Bench) -> None:
+    run, other = await here.claim("r", "other")
+    made = [send(index, index + 1, "r", str(index)) for index in range(700)]
+    calls = asyncio.gather(*(run.call(call) for call in made))
+    beside = await other.call(set_event(0, 1))
+    assert beside.done
+    assert all(answer.done for answer in await calls)
+    assert await sent(here.conn) == [(str(index), None) for index in range(700)]
+
+
 async def test_a_cancel_refuses_a_call_and_is_told(here: Bench) -> None:
     (run,) = await here.claim("r")
     await runs.cancel(here.conn, "r", CancelMode.IMMEDIATE, "why")

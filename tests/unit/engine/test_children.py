@@ -87,6 +87,32 @@ async def test_many_children_are_looked_at_in_one_question(engine: Engine, child
     assert output_of(await engine.execute(run)) == list(range(20))
 
 
+async def test_in_memory_only_those_that_have_ended_are_looked_at_each_by_itself(engine: Engine, child):
+    """A step in progress keeps the parent from parking."""
+    gate = asyncio.Event()
+
+    @engine.step(name="other")
+    async def other():
+        await gate.wait()
+
+    @engine.workflow
+    async def parent():
+        handles = [await child.start(n) for n in range(3)]
+        return (await asyncio.gather(other(), *(handle.result() for handle in handles)))[1:]
+
+    run = engine.run_of(parent)
+    claim = engine.claim(run)
+    await until(lambda: len(run.world.asked) == 1 and bool(claim.execution._steps.backoffs))
+    end(run, "run-1-1", output="1")
+    await until(lambda: len(run.world.asked) == 2)
+    end(run, "run-1-0", output="0")
+    await until(lambda: len(run.world.asked) == 3)
+    end(run, "run-1-2", output="2")
+    gate.set()
+    assert output_of(await claim.ending()) == [0, 1, 2]
+    assert [len(ids) for ids in run.world.asked] == [3, 3, 2, 1]
+
+
 async def test_with_many_keys_any_wake_wakes(engine: Engine, child):
     ending = await engine.execute(parent_of(engine, child, 40))
     assert isinstance(ending, Parked)

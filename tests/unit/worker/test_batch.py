@@ -1,14 +1,16 @@
 """What goes into one journal statement: folding, order, caps, halves."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perdure.model.calls import Send
 from perdure.model.outcome import Succeeded
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.states import CancelMode, StepStatus
-from perdure.worker.batch import Entry, describe, halves, next_due, row_count, stops, take
+from perdure.worker.batch import Asked, Entry, describe, halves, hold_back, next_due, row_count, stops, take
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,32 @@ def test_the_later_write_of_a_step_wins_and_keeps_the_input() -> None:
     made = entry(step(0, 1, text="[1]"), step(0, 2, StepStatus.RETRYING), step(1, 3, text="[2]"))
     assert made.steps[0] == step(0, 2, StepStatus.RETRYING, "[1]")
     assert made.rows == 2
+
+
+def test_calls_beyond_the_room_go_back_before_what_was_added_since() -> None:
+    loop = asyncio.new_event_loop()
+
+    def asked(index: int) -> Asked:
+        return Asked(Send(step(index, index, text="[]"), "r", "t", "k", "1"), loop.create_future())
+
+    first, second = Entry(0.0), Entry(0.0)
+    for index in range(5):
+        first.ask(asked(index))
+    second.ask(asked(0))
+    newer = entry(step(7, 7, text="[]"))
+    newer.ask(asked(8))
+    one, two = Owner("a"), Owner("b")
+    pending = {one: newer}
+    size = first.bytes + newer.bytes
+
+    chosen = hold_back({one: first, two: second}, pending, 3)
+
+    assert {owner: [each.call.step.seq for each in held.calls] for owner, held in chosen.items()} == {one: [0, 1, 2]}
+    assert [each.call.step.seq for each in pending[one].calls] == [3, 4, 8]
+    assert list(pending[one].steps) == [7]
+    assert [each.call.step.seq for each in pending[two].calls] == [0]
+    assert first.bytes + pending[one].bytes == size
+    loop.close()
 
 
 def test_bytes_are_those_of_what_is_kept() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from perdure.model.outcome import NO_WAKE, Parked
@@ -57,6 +57,7 @@ class _Waiting:
     until: float
     hold_until: float
     wake: asyncio.Future[None]
+    seen: int
 
 
 class Backoffs:
@@ -70,7 +71,11 @@ class Backoffs:
         self._busy = busy
         self._park = park
         self._waiting: dict[_Waiting, None] = {}
+        self._keyed = 0
         self._starts = 0
+        self._starts_seen = 0
+        self._rounds = 0
+        self._looking = False
         self._later: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
@@ -82,18 +87,24 @@ class Backoffs:
         return self._park_after
 
     @property
-    def seen(self) -> int | None:
-        """The oldest count of wakes at which something was looked for that a wake may bring; None: nothing of that."""
-        return min((waiting.wait.seen for waiting in self._waiting if waiting.wait.key), default=None)
+    def keyed(self) -> bool:
+        """Whether somebody else may end one of the waits."""
+        return self._keyed > 0
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys under which somebody else may end a wait."""
+        return [waiting.wait.key for waiting in self._waiting if waiting.wait.key] if self._keyed else []
 
     async def wait(self, wait: Wait) -> None:
         """Return after its seconds, when it is woken, or when `wake_all` ends every wait."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         until = math.inf if wait.seconds is None else now + wait.seconds
-        waiting = _Waiting(wait, until, now + wait.hold, loop.create_future())
+        waiting = _Waiting(wait, until, now + wait.hold, loop.create_future(), wait.seen)
         timer = None if wait.seconds is None else loop.call_at(until, _wake, waiting.wake)
         self._waiting[waiting] = None
+        self._keyed += bool(wait.key)
         self.consider()
         try:
             await waiting.wake
@@ -101,6 +112,7 @@ class Backoffs:
             if timer is not None:
                 timer.cancel()
             del self._waiting[waiting]
+            self._keyed -= bool(wait.key)
             if not self._waiting and self._later is not None:
                 self._later.cancel()
                 self._later = None
@@ -111,10 +123,15 @@ class Backoffs:
         for waiting in self._waiting:
             _wake(waiting.wake)
 
-    def wake_keyed(self) -> None:
-        """End the waits that somebody else may end: each looks again."""
+    def woken(self, not_there: Container[str], seen: int) -> None:
+        """The run was woken: end the waits that somebody else may end, so that each looks again; but for those of whose
+        keys it is known that there was nothing at the count of wakes `seen`."""
         for waiting in self._waiting:
-            if waiting.wait.key:
+            if not waiting.wait.key:
+                continue
+            if waiting.wait.key in not_there:
+                waiting.seen = seen
+            else:
                 _wake(waiting.wake)
 
     def started(self) -> None:
@@ -124,14 +141,20 @@ class Backoffs:
     def consider(self) -> None:
         """Park soon if only waits are left. Called when a wait begins and when no step is in progress any more."""
         if self._waiting and not self._busy():
-            asyncio.get_running_loop().call_soon(self._look, QUIET_ROUNDS, self._starts)
+            self._rounds, self._starts_seen = QUIET_ROUNDS, self._starts
+            if not self._looking:
+                self._looking = True
+                asyncio.get_running_loop().call_soon(self._look)
 
-    def _look(self, rounds: int, starts: int) -> None:
+    def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._busy() or starts != self._starts or not self._waiting:
+        self._looking = False
+        if self._busy() or self._starts_seen != self._starts or not self._waiting:
             return
-        if rounds:
-            loop.call_soon(self._look, rounds - 1, starts)
+        if self._rounds:
+            self._rounds -= 1
+            self._looking = True
+            loop.call_soon(self._look)
             return
         if any(waiting.wake.done() for waiting in self._waiting):
             return  # it goes on in this turn, and whatever it does next is considered then
@@ -145,17 +168,11 @@ class Backoffs:
                 self._later = self._instead(hold)
             return
         left = first.until - now
-        keys = tuple(dict.fromkeys(waiting.wait.key for waiting in self._waiting if waiting.wait.key))
+        keys = tuple(dict.fromkeys(self.keys))
         if len(keys) > MAX_KEYS:
             keys = (ANY_KEY,)
-        seen = self.seen
-        self._park(
-            Parked(
-                replace(first.wait.why(left), on=keys),
-                None if left == math.inf else left,
-                NO_WAKE if seen is None else seen,
-            )
-        )
+        seen = min((waiting.seen for waiting in self._waiting if waiting.wait.key), default=NO_WAKE)
+        self._park(Parked(replace(first.wait.why(left), on=keys), None if left == math.inf else left, seen))
 
     def _instead(self, when: float) -> asyncio.TimerHandle:
         if self._later is not None:

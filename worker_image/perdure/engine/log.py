@@ -39,8 +39,8 @@ class StepLog(Protocol):
         """
         ...
 
-    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
-        """How other runs stand. Raises what the database says; nothing is known then."""
+    async def look_at_runs(self, ids: Sequence[str], *, ended: bool) -> Outcomes:
+        """How other runs stand, or only those that have `ended`. Raises what the database says."""
         ...
 
     async def look_at_event(self, setter: str, name: str) -> EventValue:

@@ -26,6 +26,10 @@ class CallName(StrEnum):
     GET_EVENT = "perdure.get_event"
 
 
+CHILD_PREFIX = "child:"
+"""How the keys of children begin."""
+
+
 def message_key(topic: str) -> str:
     """Under which a parked run is woken by a message."""
     return f"message:{topic}"
@@ -33,7 +37,7 @@ def message_key(topic: str) -> str:
 
 def child_key(run_id: str) -> str:
     """Under which a parked run is woken by the end of a child."""
-    return f"child:{run_id}"
+    return f"{CHILD_PREFIX}{run_id}"
 
 
 def event_key(run_id: str, name: str) -> str:

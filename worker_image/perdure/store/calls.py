@@ -31,6 +31,9 @@ from perdure.model.start import Seconds
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store.statements import sql
 
+MAX_CALLS = 100
+"""Calls in one statement: its parts are joined row by row, and it holds all its locks until it ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
@@ -74,9 +77,14 @@ async def execute(
     return {run_id: [answers[run_id, call.step.seq] for call in run.calls] for run_id, run in runs.items()}
 
 
-async def look_at_runs(connection: asyncpg.Connection[Any], run_id: str, others: Sequence[str]) -> Outcomes:
-    """How other runs stand, and the count of wakes of `run_id`, which asks. Reads the outputs of those that ended."""
-    rows = await connection.fetch(sql("call_runs"), run_id, list(others))
+async def look_at_runs(
+    connection: asyncpg.Connection[Any], run_id: str, others: Sequence[str], *, ended: bool = False
+) -> Outcomes:
+    """How other runs stand, or only those that have `ended`, and the count of wakes of `run_id`, which asks.
+
+    Reads the outputs of those that have ended: ask for a bounded number.
+    """
+    rows = await connection.fetch(sql("call_runs"), run_id, list(others), ended)
     found = {
         row["id"]: RunOutcome(RunStatus(row["status"]), row["output"], row["error"], row["cancel_reason"])
         for row in rows
@@ -96,7 +104,7 @@ def _next_group(waiting: dict[str, list[OwnCall]], runs: dict[str, RunCalls]) ->
     kind: type[OwnCall] | None = None
     group: list[Item] = []
     for run_id, calls in waiting.items():
-        while calls and (kind is None or type(calls[0]) is kind):
+        while calls and len(group) < MAX_CALLS and (kind is None or type(calls[0]) is kind):
             kind = type(calls[0])
             group.append((runs[run_id], calls.pop(0)))
             if kind is Receive:

@@ -95,6 +95,26 @@ class Entry:
         self.bytes += size
         return rows, size
 
+    def beyond(self, room: int) -> Entry | None:
+        """The calls beyond the first so many, which leave this entry; None when it has no more. Its size is counted in
+        both together, as before."""
+        if len(self.calls) <= room:
+            return None
+        rest = Entry(0.0, calls=self.calls[room:], uncertain=self.uncertain)
+        rest.bytes = sum(write_bytes(each.call.step) for each in rest.calls)
+        self.calls = self.calls[:room]
+        self.bytes -= rest.bytes
+        if not self.calls:
+            rest.starts, self.starts = self.starts, []
+        return rest
+
+    def ask(self, asked: Asked) -> int:
+        """Add a call; the bytes that it adds."""
+        size = write_bytes(asked.call.step)
+        self.calls.append(asked)
+        self.bytes += size
+        return size
+
     def absorb(self, newer: Entry) -> None:
         """Fold in everything that was added while this entry was under way."""
         for write in newer.steps.values():
@@ -102,7 +122,8 @@ class Entry:
         if newer.ending is not None:
             self.ending, self.settled = newer.ending, newer.settled
         self.starts += newer.starts
-        self.calls += newer.calls
+        for asked in newer.calls:
+            self.ask(asked)
         self.uncertain = self.uncertain or newer.uncertain
 
 
@@ -135,6 +156,23 @@ def take(pending: MutableMapping[K, Entry], now: float, *, max_rows: int = MAX_R
             break
     for key in chosen:
         del pending[key]
+    return chosen
+
+
+def hold_back(batch: Mapping[K, Entry], pending: MutableMapping[K, Entry], room: int) -> dict[K, Entry]:
+    """Entries whose first calls are carried out now, at most `room` calls in all; the others go back to `pending`,
+    before what was added since."""
+    chosen: dict[K, Entry] = {}
+    for key, entry in batch.items():
+        rest = entry.beyond(room)
+        if rest is not None:
+            newer = pending.pop(key, None)
+            if newer is not None:
+                rest.absorb(newer)
+            pending[key] = rest
+        if entry.calls:
+            chosen[key] = entry
+            room -= len(entry.calls)
     return chosen
 
 

@@ -24,6 +24,7 @@ from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
 from perdure.store import calls, clients
+from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun
 from perdure.store.journal import DEFAULT_BACKOFF, Backoff
 from perdure.telemetry import names
@@ -104,9 +105,9 @@ class RunJournal:
         self._lane.add_call(self, Asked(call, answer))
         return await answer
 
-    async def look_at_runs(self, ids: Sequence[str]) -> Outcomes:
+    async def look_at_runs(self, ids: Sequence[str], *, ended: bool) -> Outcomes:
         """See `StepLog.look_at_runs`."""
-        return await self._outside.ask(calls.look_at_runs, self.run_id, ids)
+        return await self._outside.ask(calls.look_at_runs, self.run_id, ids, ended=ended)
 
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """See `StepLog.look_at_event`."""
@@ -179,6 +180,10 @@ class RunJournal:
             self.observer.committed(None)
         if stops(flags):
             self.observer.flags(flags)
+
+    def asked(self, entry: Entry) -> RunCalls:
+        """The entry's calls, for the store."""
+        return RunCalls(self.run_id, self.fence, tuple(each.call for each in entry.calls), again=entry.uncertain)
 
     def called(self, entry: Entry, answers: Sequence[CallAnswer]) -> None:
         """The entry's calls were carried out."""

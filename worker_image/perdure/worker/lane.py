@@ -28,7 +28,7 @@ from perdure.store.pool import is_bad_row, is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.worker.ambiguous import ended_by_us
-from perdure.worker.batch import Asked, Entry, Settled, describe, halves, next_due, row_count, take, write_bytes
+from perdure.worker.batch import Asked, Entry, Settled, describe, halves, hold_back, next_due, row_count, take
 from perdure.worker.link import Link, error_class
 from perdure.worker.service import Service, backoff
 
@@ -48,6 +48,9 @@ RETRY_LONGEST = 2.0
 
 LOCKED_FIRST, LOCKED_LONGEST = 0.5, 15.0
 """Seconds before a run that somebody locks is tried again: each attempt keeps the connection for a lock timeout."""
+
+MAX_CALLS = 300
+"""Calls carried out between two statements of the journal: others wait behind them, a few milliseconds at most."""
 
 LEASE_CHECK = 0.05
 """Seconds between looks at a lease that does not hold now (rule R13: results are not sent without it)."""
@@ -108,10 +111,7 @@ class Lane(Service):
         entry = self._pending.get(owner)
         if entry is None:
             entry = self._pending[owner] = Entry(0.0)
-        entry.calls.append(asked)
-        size = write_bytes(asked.call.step)
-        entry.bytes += size
-        self._journal.account(1, size)
+        self._journal.account(1, entry.ask(asked))
         self._queued(owner, entry, 0.0)
 
     def flush(self, owner: RunJournal, waiter: asyncio.Future[OwnedFlags]) -> bool:
@@ -221,19 +221,18 @@ class Lane(Service):
             await self._call(calls)
 
     async def _call(self, batch: Batch) -> None:
-        asked = [
-            call_store.RunCalls(
-                owner.run_id, owner.fence, tuple(each.call for each in entry.calls), again=entry.uncertain
-            )
-            for owner, entry in batch.items()
-        ]
+        """As many as take little time; the others are the next."""
+        chosen = hold_back(batch, self._pending, MAX_CALLS)
+        for owner in batch.keys() - chosen.keys():
+            del self._flight[owner]
+        asked = [owner.asked(entry) for owner, entry in chosen.items()]
         try:
             answers = await self._link.call(call_store.execute, self._worker_id, asked)
         except Exception as error:
-            await self._failed(batch, error)
+            await self._failed(chosen, error)
             return
         self._failures = 0
-        for owner, entry in batch.items():
+        for owner, entry in chosen.items():
             if self._abandoned:
                 return
             if owner.run_id in answers:

@@ -19,7 +19,7 @@ from perdure.engine.failures import NONE, describe, rebuild
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall
 from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, InsideStep, NotInWorkflow, ReleaseRequested
-from perdure.model.calls import CallAnswer, CallName, Outcomes, OwnCall, RunOutcome
+from perdure.model.calls import CHILD_PREFIX, CallAnswer, CallName, Outcomes, OwnCall, RunOutcome, child_key
 from perdure.model.outcome import ErrorRecord, Mismatch
 from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PAGE = 500
 """Runs looked at in one question."""
+
+LOOK_PAUSE = 0.00001
+"""Seconds for each awaited run between a wake and the look: what that costs, so that it is half of the work at most."""
 
 HOLD_PER_STEP = 0.001
 """Seconds for each step before the waiting one: what its replay costs, and what it is worth to be spared of it."""
@@ -164,6 +167,7 @@ class Calls:
         self._steps = steps
         self._watching: asyncio.Task[None] | None = None
         self._watched_from = 0
+        self._ended: dict[str, RunOutcome] = {}
         self._asked: list[str] | None = None
         self._answer: asyncio.Future[Outcomes]
 
@@ -230,7 +234,7 @@ class Calls:
         try:
             await self._steps.backoffs.wait(wait)
         finally:
-            if self._watching is not None and self._steps.backoffs.seen is None:
+            if self._watching is not None and not self._steps.backoffs.keyed:
                 self._watching.cancel()
                 self._watching = None
         if self.run.stopping:
@@ -273,21 +277,27 @@ class Calls:
     async def outcome_of(self, run_id: str) -> tuple[RunOutcome | None, int]:
         """How another run stands, None if there is none; and the count of wakes of this run. All that ask in one turn
         of the loop share a question."""
+        ended = self._ended.pop(run_id, None)
+        if ended is not None:
+            return ended, 0
         if self._asked is None:
             self._asked = []
-            self._answer = asyncio.ensure_future(self._outcomes(self._asked))
+            self._answer = asyncio.ensure_future(self._next_outcomes(self._asked))
             self._answer.add_done_callback(_retrieve)
         self._asked.append(run_id)
         outcomes = await self.look(asyncio.shield(self._answer))
         return outcomes.runs.get(run_id), outcomes.wake_seq
 
-    async def _outcomes(self, ids: list[str]) -> Outcomes:
+    async def _next_outcomes(self, ids: list[str]) -> Outcomes:
         await asyncio.sleep(0)
         self._asked = None
+        return await self._outcomes(ids, ended=False)
+
+    async def _outcomes(self, ids: list[str], *, ended: bool) -> Outcomes:
         found: dict[str, RunOutcome] = {}
         seen: int | None = None
         for first in range(0, len(ids), PAGE):
-            page = await self.log.look_at_runs(ids[first : first + PAGE])
+            page = await self.log.look_at_runs(ids[first : first + PAGE], ended=ended)
             found.update(page.runs)
             seen = page.wake_seq if seen is None else seen
         return Outcomes(found, seen or 0)
@@ -310,8 +320,24 @@ class Calls:
         self._watching = asyncio.create_task(self._until_woken(seen))
 
     async def _until_woken(self, seen: int) -> None:
-        await self.log.woken(seen)
-        self._steps.backoffs.wake_keyed()
+        """Of the runs whose ends are waited for, only those that have ended are looked at each by itself: a parent of
+        thousands is woken as often as there are children."""
+        backoffs = self._steps.backoffs
+        while True:
+            await self.log.woken(seen)
+            awaited = [key.removeprefix(CHILD_PREFIX) for key in backoffs.keys if key.startswith(CHILD_PREFIX)]
+            if not awaited:
+                backoffs.woken((), seen)
+                return
+            await asyncio.sleep(len(awaited) * LOOK_PAUSE)
+            try:
+                outcomes = await self._outcomes(awaited, ended=True)
+            except Exception:
+                backoffs.woken((), seen)  # they ask again, each for itself, and meet the same error where it counts
+                return
+            self._ended.update(outcomes.runs)
+            self._watched_from = seen = outcomes.wake_seq
+            backoffs.woken({child_key(run_id) for run_id in awaited if run_id not in outcomes.runs}, seen)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
