@@ -95,6 +95,20 @@ async def outside(client: perdure.Client) -> None:
     order.options(priority="high")  # type: ignore[arg-type]
 
 
+async def inside() -> None:
+    child = assert_type(await order.start("x"), perdure.ChildHandle[dict[str, int]])
+    assert_type(await child.result(), dict[str, int])
+    assert_type(await named.options(queue="q").start(), perdure.ChildHandle[int])
+    assert_type(await perdure.sleep(1.5), None)
+    assert_type(await perdure.send(child.id, 1, "topic", key="k"), None)
+    assert_type(await perdure.recv("topic", timeout=1), Any)
+    assert_type(await perdure.set_event("name", 1), None)
+    assert_type(await perdure.get_event("x", "name"), Any)
+    await order.start(1)  # type: ignore[arg-type]
+    await named.start("x")  # type: ignore[call-arg]
+    await perdure.sleep("1")  # type: ignore[arg-type]
+
+
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])
 steps: Step[[str], float] = weigh
 flows: Workflow[[], int] = named

@@ -125,3 +125,11 @@ async def test_a_hundred_children_of_ten_parents_on_two_slots(db: str, conn: Con
             assert await finished(conn, f"p{n}", 60.0) is RunStatus.SUCCEEDED
     assert await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status = 50") == 110
     assert await conn.fetchval("SELECT count(*) FROM public.effects WHERE what = 'done'") == 100
+
+
+async def test_a_parent_of_hundreds_comes_back_a_few_times_and_not_hundreds(db: str, conn: Connection) -> None:
+    await enqueue(conn, "t.fan", 300, run_id="p")
+    async with working(db, slots=20):
+        assert await finished(conn, "p", 60.0) is RunStatus.SUCCEEDED
+    assert await output(conn, "p") == 300
+    assert await conn.fetchval("SELECT fence FROM perdure.workflows WHERE id = 'p'") < 100

@@ -205,3 +205,11 @@ def test_two_transactions_under_one_name_are_refused():
     transaction(name="x", registry=registry)(one)
     with pytest.raises(AlreadyRegistered):
         transaction(name="x", registry=registry)(other)
+
+
+def test_a_step_cannot_have_the_name_of_a_durable_call():
+    async def nap():
+        pass
+
+    with pytest.raises(RegistrationError, match="durable calls"):
+        step(name="perdure.sleep", registry=Registry())(nap)

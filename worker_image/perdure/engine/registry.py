@@ -25,6 +25,9 @@ from perdure.model.rows import step_requirement, workflow_requirement
 NAME_MAX = 253
 """Longest registered name, as in the custom resources."""
 
+RESERVED_PREFIX = "perdure."
+"""How the names of durable calls that are no steps begin."""
+
 ShouldRetry = Callable[[Exception], bool]
 
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
@@ -121,6 +124,8 @@ class StepDefinition(Definition):
     """How the transaction is begun in which body and outcome are committed together; None for steps without one."""
 
     def __init__(self, name: str, function: Callable[..., Any], options: StepOptions | None = None) -> None:
+        if name.startswith(RESERVED_PREFIX):
+            raise RegistrationError(f"{name}: names that begin with {RESERVED_PREFIX} are those of durable calls")
         super().__init__(name, function)
         self.options = options or StepOptions()
         self.policy = self.options.policy

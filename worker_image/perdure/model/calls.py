@@ -15,7 +15,7 @@ from perdure.model.states import RunStatus
 
 
 class CallName(StrEnum):
-    """Names under which durable calls are recorded; no step may have one that begins like these."""
+    """Names under which durable calls are recorded; no step can be registered under one that begins like these."""
 
     SLEEP = "perdure.sleep"
     START = "perdure.start"

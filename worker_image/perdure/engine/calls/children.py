@@ -109,7 +109,8 @@ class ChildResult(Common):
 
     async def perform(self, calls: Calls, at: Place) -> Any:
         """Look how the run stands, wait until it has ended, record its outcome as this step's."""
-        recorded = at.recorded is not None
+        # A run-level retry opens a failure again that ended the attempt before: then it is not said that this waits.
+        recorded = at.recorded is not None and at.recorded.status is StepStatus.WAITING
         while True:
             with calls.busy():
                 outcome, seen = await calls.outcome_of(self.run_id)
