@@ -50,6 +50,8 @@ class Evidence:
     """By run: how often each (step, attempt) has begun."""
     rerun: list[Row] = field(default_factory=list)
     zombies: list[Row] = field(default_factory=list)
+    odd: list[Row] = field(default_factory=list)
+    """Sentences about what must not happen on the way."""
     not_once: list[Row] = field(default_factory=list)
     """Steps whose own SQL is not there exactly as often as their outcome."""
 
@@ -65,6 +67,7 @@ async def read(database: Database) -> Evidence:
         runs={row["id"]: row for row in await database.rows("report")},
         rerun=list(await database.rows("rerun")),
         zombies=list(await database.rows("zombies")),
+        odd=list(await database.rows("odd")),
         not_once=list(await database.rows("not_once")),
     )
     for row in await database.rows("steps"):
@@ -86,6 +89,7 @@ def judge(started: Iterable[Started], found: Evidence) -> list[Problem]:
         )
         for row in found.zombies
     ]
+    problems += [Problem(Kind.STEP_LOST, row["run"], row["sentence"]) for row in found.odd]
     problems += [_not_once(row) for row in found.not_once]
     for run in started:
         problems += _of_run(run, found)
@@ -115,6 +119,8 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
     # A run that is stopped from outside, or that takes its workers with it, ends wherever it is.
     whole = want.status not in (RunStatus.CANCELLED, RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED)
     wrong = _wrong_steps(want, steps, bodies, whole=whole)
+    if whole and row["run_attempts"] != want.run_attempts:
+        wrong.append(f"{row['run_attempts']} attempts of its body are counted and must be {want.run_attempts}")
     for child, program in want.children.items():
         problems += _of_run(Started(child, program, orphan=not whole), found)
     return problems + [Problem(Kind.STEP_LOST, run.id, sentence) for sentence in wrong]

@@ -57,6 +57,10 @@ class Database:
         """How many steps have an outcome."""
         return int((await self.rows("finished"))[0]["finished"])
 
+    async def last_write(self) -> int:
+        """Number of the last recorded write of a run."""
+        return int((await self.rows("last_write"))[0]["number"])
+
     async def restart(self, *, clean: bool, away: float) -> None:
         """Stop the server, as if by hand or as if the power had failed, and start it after so many seconds."""
         async with self._restarting:

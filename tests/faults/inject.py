@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -22,6 +23,8 @@ PATIENCE = 6.0
 """Seconds that a fault waits for its statement; then it takes any."""
 
 RECLAIM_LIMIT = 50
+
+LOOK_SECONDS = 0.02
 
 WITH_A_SIGNAL = {"pause_after": signal.SIGSTOP, "kill_late": signal.SIGKILL}
 """Faults at a statement that hit the worker itself at that moment."""
@@ -87,12 +90,23 @@ class Injector:
             if not await self._hit(worker, armed):
                 return False
             if fault.kind == "kill_late":
+                before = await self._database.last_write()
                 await self._prove(worker)
                 worker.start()
+                await self._until_taken_over(worker, before, fault.seconds)
+                armed.deliver.set()
             else:
                 await asyncio.sleep(fault.seconds)
                 worker.send(signal.SIGCONT)
         return True
+
+    async def _until_taken_over(self, worker: FaultyWorker, before: int, seconds: float) -> None:
+        """Until others have claimed runs that this worker held."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                # Rows have no event.
+                while not await self._database.rows("taken_over", before, worker.pod_uid):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_SECONDS)
 
     async def _prove(self, worker: FaultyWorker) -> None:
         await worker.kill()

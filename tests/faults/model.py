@@ -61,6 +61,8 @@ class Expected:
     output: str | None = None
     code: str = ""
     error: str = ""
+    run_attempts: int = 0
+    """How often its body must have failed."""
     steps: list[ExpectedStep] = field(default_factory=list)
     children: dict[str, Program] = field(default_factory=dict)
     """What the runs that it starts do, by their id."""
@@ -83,6 +85,7 @@ def expected(program: Program, run_id: str) -> Expected:
         value = walk.sequence(program.nodes, 0)
     except Ends as end:
         walk.found.status, walk.found.code, walk.found.error = end.status, end.code, end.error
+        walk.found.run_attempts = program.max_run_attempts
     else:
         walk.found.output = json.dumps(value)
     return walk.found
@@ -201,6 +204,7 @@ class _Walk:
             self._step("attempts", status=StepStatus.FAILED, failures=1, repeats=self._program.max_run_attempts)
             raise Ends(RunStatus.FAILED, error="ValueError")
         result = mixed(node["key"], value)
+        self.found.run_attempts = node["until"] - 1
         failed = ExpectedStep(STEP_NAMES["attempts"], StepStatus.FAILED, None, 1, (1,))
         self._step("attempts", output=result, repeats=node["until"], first=failed)
         return result

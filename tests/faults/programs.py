@@ -115,7 +115,8 @@ class _Maker:
     def ms(self) -> int:
         """Milliseconds of a body: mostly none, seldom more than a lease."""
         random = self._random
-        return random.choices((0, random.randint(1, 40), random.randint(50, 400), SLOW_MS), (60, 30, 9, 0.4))[0]
+        lengths = (0, random.randint(1, 40), random.randint(50, 400), random.randint(400, 1200), SLOW_MS)
+        return random.choices(lengths, (50, 32, 14, 3, 0.5))[0]
 
     def _outside(self) -> Outside:
         random = self._random

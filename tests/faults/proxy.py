@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import urlsplit
@@ -40,6 +41,8 @@ class Armed:
     seconds: float = 0.0
     then: Callable[[], None] | None = None
     hit: asyncio.Event = field(default_factory=asyncio.Event)
+    deliver: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to send on now what is held back for `seconds`."""
 
 
 class FaultProxy:
@@ -131,9 +134,9 @@ class FaultProxy:
     async def flowing(self) -> None:
         await self._flows.wait()
 
-    def deliver_late(self, session: _Session, unit: Unit, seconds: float) -> None:
+    def deliver_late(self, session: _Session, unit: Unit, fault: Armed) -> None:
         """Send this on by and by, whoever is still there then."""
-        task = asyncio.create_task(session.late(unit, seconds))
+        task = asyncio.create_task(session.late(unit, fault))
         self.late.add(task)
         task.add_done_callback(self.late.discard)
 
@@ -257,9 +260,11 @@ class _Session:
         self._held.clear()
         self._holding = False
 
-    async def late(self, unit: Unit, seconds: float) -> None:
+    async def late(self, unit: Unit, fault: Armed) -> None:
         try:
-            await asyncio.sleep(seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(fault.seconds):
+                    await fault.deliver.wait()
             await self._ask(unit)
         except OSError:
             pass
@@ -317,7 +322,7 @@ class _Session:
         """The client is cut off; what it sent is executed later."""
         self._holding = True
         self._late = True
-        self._proxy.deliver_late(self, unit, fault.seconds)
+        self._proxy.deliver_late(self, unit, fault)
         return False
 
     async def kill_late(self, unit: Unit, fault: Armed) -> bool:

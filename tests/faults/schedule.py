@@ -101,7 +101,7 @@ def _seconds(random: Random, kind: str) -> float:
         "delay_question": (0.05, 1.5 * LEASE),
         "delay_answer": (0.05, 1.5 * LEASE),
         "commit_late": random.choice(((0.3, 4 * LEASE), (0.3, 4 * LEASE), (0.3, 4 * LEASE), (20.0, 60.0))),
-        "kill_late": (0.2, 1.2 * LEASE),
+        "kill_late": (1.5 * LEASE, 3 * LEASE),
         "pause_after": (1.2 * LEASE, 2 * LEASE),
         "silence": (0.2, 2 * LEASE),
         "refuse": (0.2, 1.5 * LEASE),

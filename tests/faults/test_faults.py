@@ -75,7 +75,7 @@ def healthy() -> tuple[Started, Evidence]:
         index: {"name": step.name, "status": step.status, "output": step.output, "attempts": step.failures}
         for index, step in enumerate(want.steps)
     }
-    row = {"status": RunStatus.SUCCEEDED, "output": want.output, "error": None}
+    row = {"status": RunStatus.SUCCEEDED, "output": want.output, "error": None, "run_attempts": 0}
     bodies = {(0, 1): 1, (1, 1): 1, (1, 2): 1}
     return run, Evidence(runs={"r": row}, steps={"r": rows}, bodies={"r": bodies})
 
@@ -129,6 +129,14 @@ def run_again(found: Evidence) -> None:
     found.rerun.append({"run": "r", "step_index": 0})
 
 
+def count_an_attempt_too_many(found: Evidence) -> None:
+    found.runs["r"]["run_attempts"] = 1  # type: ignore[index]
+
+
+def begin_too_early(found: Evidence) -> None:
+    found.odd.append({"run": "r", "sentence": "the body began and its start was not durable"})
+
+
 def write_twice(found: Evidence) -> None:
     found.not_once.append({"run": "r", "step_index": 0, "times": 2, "finished": True})
 
@@ -160,6 +168,8 @@ def write_as_a_zombie(found: Evidence) -> None:
         (never_end, Kind.STUCK),
         (run_again, Kind.RERUN),
         (write_as_a_zombie, Kind.ZOMBIE),
+        (count_an_attempt_too_many, Kind.STEP_LOST),
+        (begin_too_early, Kind.STEP_LOST),
         (write_twice, Kind.RERUN),
         (write_without_an_outcome, Kind.ZOMBIE),
         (write_nothing, Kind.STEP_LOST),

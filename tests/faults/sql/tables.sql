@@ -60,10 +60,13 @@ CREATE TABLE faults.run_writes (
     status       smallint,
     fence        bigint,
     worker       text,
-    worker_state smallint
+    worker_state smallint,
+    old_recoveries integer,
+    recoveries   integer
 );
 COMMENT ON COLUMN faults.run_writes.worker_state IS 'of the new owner at a claim, of the old one otherwise';
 CREATE INDEX ON faults.run_writes (run);
+CREATE INDEX ON faults.run_writes (number);
 
 CREATE FUNCTION faults.writer() RETURNS text STABLE LANGUAGE sql
     RETURN ltrim(current_setting('application_name'), '~');
@@ -84,9 +87,10 @@ END $$;
 
 CREATE FUNCTION faults.run_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO faults.run_writes (app, run, old_status, old_fence, old_worker, status, fence, worker, worker_state)
+    INSERT INTO faults.run_writes (app, run, old_status, old_fence, old_worker, status, fence, worker,
+                                   old_recoveries, recoveries, worker_state)
     VALUES (faults.writer(), coalesce(new.id, old.id), old.status, old.fence, old.worker_id,
-            new.status, new.fence, new.worker_id,
+            new.status, new.fence, new.worker_id, old.recoveries, new.recoveries,
             (SELECT k.state FROM perdure.workers k
               WHERE k.id = CASE WHEN old.status = 10 AND new.status = 30 THEN new.worker_id ELSE old.worker_id END));
     RETURN NULL;
