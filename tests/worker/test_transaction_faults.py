@@ -51,11 +51,11 @@ async def kill(worker: WorkerProcess) -> None:
 
 
 @asynccontextmanager
-async def slow_commit(conn: Connection, db: str) -> AsyncIterator[None]:
-    """Whatever has written a counter waits in its COMMIT until the end of the block."""
+async def slow_commit(conn: Connection, db: str) -> AsyncIterator[Connection]:
+    """Whatever has written a counter waits in its COMMIT until the end of the block, or that of this transaction."""
     await conn.execute(sqlflows.SLOW_COMMIT)
-    async with holding(db, (HOLD_COMMITS,)):
-        yield
+    async with holding(db, (HOLD_COMMITS,)) as holder:
+        yield holder
 
 
 # -- the process dies
@@ -91,18 +91,15 @@ async def test_killed_in_its_commit_which_succeeds(db: str, conn: Connection) ->
     """The successor waits for it, and believes the row."""
     await enqueue(conn, "sql.gated", "g", run_id="r1")
     await open_gate(conn, "g")
-    async with slow_commit(conn, db):
+    async with slow_commit(conn, db) as holder:
         with successor(db) as worker:
             await until_waiting(conn)
             await kill(worker)
-        # Nobody tells the server that its client is gone: it goes on when it gets the lock.
-        second = successor(db)
-        second.__enter__()
-        await second.works()
-    try:
-        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
-    finally:
-        second.__exit__(None, None, None)
+        with successor(db) as second:
+            await second.works()
+            # Nobody has told the server that its client is gone: it goes on when it gets the lock.
+            await holder.execute("COMMIT")
+            assert await finished(conn, "r1") is RunStatus.SUCCEEDED
     assert (await effects(conn, "r1")).count(("g", "written")) == 1
     assert await value(conn) == 1
 
@@ -125,7 +122,7 @@ async def test_any_number_of_crashes_raises_the_counter_once_a_step(db: str, con
     """Killed again and again, wherever it stands."""
     chance = random.Random(5)
     await enqueue(conn, "sql.add", 90, run_id="r1", max_recoveries=100)
-    for _ in range(6):
+    for _ in range(4):
         with successor(db) as worker:
             await worker.works()
             target = await value(conn) + chance.randrange(1, 12)
