@@ -135,9 +135,11 @@ class Watcher:
                 failures = 0
                 self._answered = True
                 self.trouble = ""
+                # One instant for all, so that they are due together again.
+                now = time.monotonic()
                 spread = random.uniform(0.8, 1.0)  # noqa: S311 - spreads clients, keeps no secret
                 for run_id in asked:
-                    self._told(run_id, seen.get(run_id), spread)
+                    self._told(run_id, seen.get(run_id), now, spread)
 
     async def _until_due(self) -> None:
         while True:
@@ -151,11 +153,11 @@ class Watcher:
             except TimeoutError:
                 return
 
-    def _told(self, run_id: str, sight: RunSight | None, spread: float) -> None:
+    def _told(self, run_id: str, sight: RunSight | None, now: float, spread: float) -> None:
         if sight is None:
             self._fail(run_id, NonExistentWorkflow(f"there is no run {run_id}"))
         elif not sight.status.finished:
-            self._schedule.answered(run_id, time.monotonic(), armed=sight.armed, spread=spread)
+            self._schedule.answered(run_id, now, armed=sight.armed, spread=spread)
         else:
             self._schedule.remove(run_id)
             for waiter in self._waiters.pop(run_id, ()):
