@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,9 @@ class Drain:
 
 
 async def watch(bench: Bench, drain: Drain, seconds: float, *, steps: int = STEPS) -> dict[str, float]:
-    """Rates and costs of a drain, until all is done or `seconds` have gone by since the first run's end."""
+    """Rates and costs of a drain, until all is done or `seconds` have gone by since the first run's end; and how much
+    of the machine was used by what has no part in it."""
+    others = machine.Others(os.getpid())
     interval = seconds / SAMPLES
     samples = [await _sample(bench, drain)]
     before = samples[0].done
@@ -54,7 +57,7 @@ async def watch(bench: Bench, drain: Drain, seconds: float, *, steps: int = STEP
             working = True
             deadline = time.monotonic() + seconds
     try:
-        return figures.rates(samples, drain.total, steps)
+        return {**figures.rates(samples, drain.total, steps), "others_percent": others.percent()}
     except ValueError as error:
         raise Failure(str(error)) from None
 

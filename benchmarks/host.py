@@ -153,7 +153,7 @@ class Bench:
     async def wait_until_idle(self) -> None:
         share = await machine.until_idle(self.size.idle_seconds)
         if share >= machine.IDLE_SHARE:
-            self.note(f"something else used {share:.0%} of the processors when a measure began")
+            self.note("something else was at work when a measure began")
 
     def note(self, text: str) -> None:
         if text not in self.notes:

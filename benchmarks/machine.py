@@ -60,6 +60,24 @@ def busy() -> Busy:
     return Busy(used / TICKS, stolen / TICKS, (used + idle + waiting) / TICKS)
 
 
+class Others:
+    """What all but one process and its descendants use of the machine, from now on."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._now()
+
+    def percent(self) -> float:
+        """So far, of all cores; what the host has taken away counts as well."""
+        before, now = self._before, self._now()
+        return max(0.0, (now[0] - before[0]) / max(1 / TICKS, now[1] - before[1]) * 100)
+
+    def _now(self) -> tuple[float, float]:
+        own, _ = usage({"own": [self._pid]})
+        all_of_it = busy()
+        return all_of_it.used - own["own"], all_of_it.total
+
+
 async def until_idle(limit: float) -> float:
     """Wait until little is going on, at most `limit` seconds; the share of the processors that was in use at last."""
     deadline = time.monotonic() + limit

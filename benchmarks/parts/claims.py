@@ -120,6 +120,7 @@ PART = Part(
         Column("worker_cpu", "worker CPU-s per 1,000 steps"),
         Column("postgres_cpu", "Postgres CPU-s"),
         Column("seconds", "seconds"),
+        Column("others_percent", "others' CPU %"),
     ),
     measure,
 )

@@ -25,6 +25,7 @@ COLUMNS = (
     Column("cpu", "all CPU-s"),
     Column("worker_mb", "worker MB"),
     Column("server_mb", "server MB"),
+    Column("others_percent", "others' CPU %"),
 )
 
 
@@ -62,7 +63,8 @@ PART = Part(
     "Draining 5-step runs, one worker process",
     "A backlog of runs of five steps that do nothing, then one `python -m perdure.worker`. A step's start is durable "
     "before its body runs, its finish before the next step's body. Replay, leases, metrics and logs are all on. Rates "
-    "and costs are those of the steady part, without the start of the process; processor time is from /proc.",
+    "and costs are those of the steady part, without the start of the process; processor time is from /proc. "
+    "Others' CPU is what had no part in it: the kernel, the host, whatever else was at work.",
     COLUMNS,
     measure,
     Rounds.COMPARED,

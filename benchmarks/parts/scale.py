@@ -80,6 +80,7 @@ PART = Part(
         Column("cpu", "all CPU-s"),
         Column("worker_mb", "workers MB"),
         Column("run_kib", "KiB a running run"),
+        Column("others_percent", "others' CPU %"),
     ),
     measure,
 )

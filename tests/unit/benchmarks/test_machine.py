@@ -4,6 +4,7 @@ import sys
 
 from benchmarks import machine
 
+NOBODY = 0
 BURN = "import sys; sum(range(3_000_000)); print('done', flush=True); sys.stdin.read()"
 
 
@@ -27,6 +28,13 @@ def test_a_process_that_is_gone_uses_nothing() -> None:
 def test_the_machine_has_been_busy() -> None:
     busy = machine.busy()
     assert 0 <= busy.stolen <= busy.used < busy.total
+
+
+def test_what_this_process_does_is_not_of_others() -> None:
+    others = machine.Others(os.getpid())
+    everything = machine.Others(NOBODY)
+    assert sum(range(5_000_000))
+    assert 0 <= others.percent() < everything.percent()
 
 
 async def test_no_wait_for_idleness_where_none_is_wanted() -> None:
