@@ -12,6 +12,7 @@ from perdure.model.rows import DECLARED_WORKFLOW, step_requirement, workflow_req
 from perdure.model.states import RunStatus
 from perdure.store.migrate import migrate
 from perdure.worker.link import Connection
+from perdure_operator.plan.connections import WORKER_CONNECTIONS
 
 from tests.support.pgwait import eventually
 from tests.support.postgres import PostgresServer
@@ -195,3 +196,21 @@ async def test_annotations_that_cannot_be_used_are_said(db: str) -> None:
     with WorkerProcess(db, modules="tests.worker.bad_annotation") as worker:
         assert await worker.ended() == 1
         assert worker.said("the worker cannot start")[0]["code"] == "PRD-103"
+
+
+async def test_a_worker_opens_no_more_connections_than_the_operator_counts(db: str, conn: Connection) -> None:
+    """All but the one for reports, which only a pod has."""
+    names = (
+        "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    for number in range(20):
+        await enqueue(conn, "t.slow_retry", run_id=f"r{number}")
+    with WorkerProcess(db, slots=20) as worker:
+        await worker.works()
+        seen: set[tuple[str, ...]] = set()
+        for number in range(20):
+            assert await finished(conn, f"r{number}") is RunStatus.SUCCEEDED
+            open_now = sorted(row["application_name"] for row in await conn.fetch(names))
+            seen.add(tuple(each for each in open_now if each not in {"effects", "test"}))
+    assert max(map(len, seen)) + 1 <= WORKER_CONNECTIONS, seen
+    assert max(map(len, seen)) + 3 >= WORKER_CONNECTIONS, seen

@@ -82,6 +82,10 @@ class Shelf(Generic[T]):
         """Everything in a namespace."""
         return [entry for entry in self._entries.values() if entry.namespace == namespace]
 
+    def everywhere(self) -> Iterable[Entry[T]]:
+        """Everything that is known."""
+        return self._entries.values()
+
     def _forget(self, uid: str) -> Entry[T] | None:
         entry = self._entries.pop(uid, None)
         if entry is not None:

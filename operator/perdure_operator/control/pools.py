@@ -29,6 +29,7 @@ from perdure_operator.kube.deployments import NotOurs
 from perdure_operator.kube.errors import ApiRefused
 from perdure_operator.kube.events import EventPoster
 from perdure_operator.kube.status import StatusWriter
+from perdure_operator.plan.connections import Connections
 from perdure_operator.plan.events import EventReason, pool_notice
 from perdure_operator.plan.manifests import WorkerDefaults
 from perdure_operator.plan.pool import IDLE_RECHECK, Observed, Plan, plan
@@ -46,6 +47,7 @@ class PoolState:
     memory: Memory = field(default_factory=Memory)
     refused: str | None = None
     backlog: Mapping[str | None, Backlog] | None = None
+    most_connections: int | None = None
 
 
 class Pools:
@@ -86,7 +88,7 @@ class Pools:
         state = self._states.get(key)
         if state is None or state.uid != pool.metadata.uid:
             state = self._states[key] = PoolState(pool.metadata.uid)
-        state.backlog = await self._backlog(key)
+        state.backlog = await self._backlog(key, state)
         decided = plan(self._observe(key, pool, state), self._defaults)
         state.memory = decided.memory
         refused = await self._apply(obj, pool, decided)
@@ -108,13 +110,22 @@ class Pools:
             memory=state.memory,
             unknown_for=self._database.silent_for,
             refused=state.refused,
+            connections=self._connections(key, pool, state),
         )
 
-    async def _backlog(self, key: PoolKey) -> Mapping[str | None, Backlog] | None:
+    def _connections(self, key: PoolKey, pool: WorkerPoolResource, state: PoolState) -> Connections | None:
+        """None for a pool that is on another server than this operator, and behind a pooler, which shares them."""
+        if state.most_connections is None or pool.spec.database is not None or self._database.pooled:
+            return None
+        others = (each for each in self._cache.deployments.everywhere() if PoolKey(each.namespace, each.pool) != key)
+        return Connections(state.most_connections, sum(each.value.replicas for each in others))
+
+    async def _backlog(self, key: PoolKey, state: PoolState) -> Mapping[str | None, Backlog] | None:
         """Runs by version; None when the database does not answer, which is not the same as none."""
         try:
             async with self._database.connection("backlog") as connection:
                 rows = await store.pool_backlog(connection, key.namespace, key.name)
+                state.most_connections = await store.most_connections(connection)
         except StoreUnavailable as error:
             log.debug("backlog unknown, replicas stay", pool=str(key), error=str(error))
             return None

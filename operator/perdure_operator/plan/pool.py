@@ -15,6 +15,7 @@ from perdure.resources.common import parse_duration
 from perdure.resources.workerpool import WorkerPoolResource, WorkerPoolSpec
 
 from perdure_operator.plan import manifests, scale
+from perdure_operator.plan.connections import Connections
 from perdure_operator.plan.deployments import Deployment
 from perdure_operator.plan.pods import Pod, worst
 from perdure_operator.plan.pool_status import Outlook, status_of
@@ -44,6 +45,8 @@ class Observed:
     memory: Memory = field(default_factory=Memory)
     unknown_for: float = 0.0
     refused: str | None = None
+    connections: Connections | None = None
+    """None: not known, or of no concern to this pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def plan(seen: Observed, defaults: manifests.WorkerDefaults) -> Plan:
             refused=seen.refused,
             trouble=(present.trouble if present else None) or worst(p for p in seen.pods if p.version == version),
             clock=seen.clock,
+            connections=seen.connections,
         )
     )
     quiet = not scaling and not drained and _asleep(seen) and (present is None or present.ready >= decision.replicas)

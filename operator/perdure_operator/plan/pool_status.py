@@ -12,6 +12,7 @@ from perdure.resources.workerpool import WorkerPoolResource
 from perdure.resources.workerpool_status import MAX_VERSIONS
 
 from perdure_operator.plan.conditions import clip, condition, with_times
+from perdure_operator.plan.connections import Connections, connections_suffice
 from perdure_operator.plan.deployments import Deployment
 from perdure_operator.plan.manifests import Object, selector
 from perdure_operator.plan.pods import Trouble
@@ -36,6 +37,7 @@ class Outlook:
     refused: str | None
     trouble: Trouble | None
     clock: datetime
+    connections: Connections | None = None
 
     @property
     def ready(self) -> int:
@@ -55,7 +57,7 @@ def status_of(outlook: Outlook) -> Object:
         "currentVersion": outlook.version,
         "versions": [_version(each, outlook.backlog) for each in outlook.deployments[:MAX_VERSIONS]],
         "message": clip(outlook.why),
-        "conditions": with_times([_ready(outlook), _stalled(outlook)], outlook.pool.status, outlook.clock),
+        "conditions": with_times(_conditions(outlook), outlook.pool.status, outlook.clock),
     }
     if outlook.backlog is not None:
         status["backlog"] = sum(each.ready for each in outlook.backlog.values())
@@ -82,6 +84,14 @@ def status_of_invalid(obj: Mapping[str, Any], message: str, clock: datetime) -> 
 def _version(deployment: Deployment, backlog: Mapping[str | None, Backlog] | None) -> Object:
     held = (backlog or {}).get(deployment.version, Backlog()).running
     return {"name": deployment.version, "replicas": deployment.pods, "ready": deployment.ready, "runs": held}
+
+
+def _conditions(outlook: Outlook) -> list[Object]:
+    found = [_ready(outlook), _stalled(outlook)]
+    if outlook.connections is not None:
+        pods = outlook.desired + outlook.desired_earlier
+        found.append(connections_suffice(outlook.connections, pods, outlook.pool.metadata.generation))
+    return found
 
 
 def _ready(outlook: Outlook) -> Object:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perdure.resources.workerpool_status import WorkerPoolStatus
+from perdure_operator.plan.connections import OPERATOR_CONNECTIONS, WORKER_CONNECTIONS, Connections
 from perdure_operator.plan.deployments import Deployment, read_deployment
 from perdure_operator.plan.manifests import (
     MANIFEST_ANNOTATION,
@@ -59,6 +61,7 @@ def decide(
     unknown_for: float = 0.0,
     refused: str | None = None,
     status: dict[str, Any] | None = None,
+    connections: Connections | None = None,
     **spec: Any,
 ) -> Plan:
     return plan(
@@ -71,6 +74,7 @@ def decide(
             clock=CLOCK,
             unknown_for=unknown_for,
             refused=refused,
+            connections=connections,
         ),
         DEFAULTS,
     )
@@ -244,3 +248,14 @@ def test_for_anything_observed(
     names = [change.name for change in decided.scale]
     assert len(names) == len(set(names))
     assert all(change.replicas != change.before for change in decided.scale)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(77, "EnoughConnections"), (76, "TooFewConnections")])
+def test_pods_of_all_pools_are_counted_against_what_postgres_lets_in(most: int, expected: str) -> None:
+    wanted = decide(present(3), backlog={None: Backlog(ready=9)}, connections=Connections(most, other_pods=3))
+    assert conditions(wanted)["ConnectionsSuffice"] == (str(most > 76), expected)
+    assert (
+        f"up to {6 * WORKER_CONNECTIONS + OPERATOR_CONNECTIONS} connections"
+        in wanted.status["conditions"][2]["message"]
+    )
+    assert "ConnectionsSuffice" not in conditions(decide(present(3)))

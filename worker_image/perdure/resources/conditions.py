@@ -23,6 +23,7 @@ class PoolCondition(StrEnum):
 
     READY = "Ready"
     STALLED = "Stalled"
+    CONNECTIONS_SUFFICE = "ConnectionsSuffice"
 
 
 CONDITION_MEANINGS: dict[StrEnum, str] = {
@@ -32,6 +33,8 @@ CONDITION_MEANINGS: dict[StrEnum, str] = {
     WorkflowCondition.STALLED: "True: it will not go on unless somebody changes something; the message says what.",
     PoolCondition.READY: "As many worker pods of the current version are ready as are wanted.",
     PoolCondition.STALLED: "True: worker pods cannot be brought up; the message says what to change.",
+    PoolCondition.CONNECTIONS_SUFFICE: "False: the wanted worker pods may open more connections than Postgres lets in; "
+    "the message has the numbers. Absent behind a pooler, and for a pool with a database of its own.",
 }
 
 
@@ -63,6 +66,8 @@ class Reason(StrEnum):
     TEMPLATE_REFUSED = "TemplateRefused"
     PODS_FAILING = "PodsFailing"
     DATABASE_UNREACHABLE = "DatabaseUnreachable"
+    ENOUGH_CONNECTIONS = "EnoughConnections"
+    TOO_FEW_CONNECTIONS = "TooFewConnections"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -89,6 +94,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.TEMPLATE_REFUSED: "The API server refused the Deployment made from `spec.template`.",
     Reason.PODS_FAILING: "Worker pods are not becoming ready; the message has the first container's reason.",
     Reason.DATABASE_UNREACHABLE: "Postgres cannot be reached; replicas stay as they are.",
+    Reason.ENOUGH_CONNECTIONS: "Postgres lets in as many connections as the wanted pods open.",
+    Reason.TOO_FEW_CONNECTIONS: "Postgres lets in fewer connections than the wanted pods may open.",
 }
 
 

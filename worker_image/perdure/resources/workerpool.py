@@ -41,7 +41,7 @@ MAX_QUEUES = 64
 """Most queues of one pool: a worker claims from each in turn."""
 
 MAX_REPLICAS = 1000
-"""Most pods of a pool: each holds up to nine connections, and Postgres ends long before this."""
+"""Most pods of a pool: each opens up to eleven connections, and Postgres ends long before this."""
 
 MODULE_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$"
 HOOK_PATTERN = f"{MODULE_PATTERN[:-1]}:{MODULE_PATTERN[1:]}"

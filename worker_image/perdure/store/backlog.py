@@ -99,6 +99,12 @@ class QueueDepth:
     oldest_seconds: float
 
 
+async def most_connections(connection: asyncpg.Connection[Any]) -> int:
+    """How many connections the server lets in, without those reserved for superusers."""
+    most: int = await connection.fetchval(sql("connections_most"))
+    return most
+
+
 async def pool_backlog(connection: asyncpg.Connection[Any], namespace: str, pool: str) -> list[VersionBacklog]:
     """Open runs of a pool by version; versions without any are left out."""
     rows = await connection.fetch(sql("backlog_pool"), namespace, pool, COUNT_LIMIT)
