@@ -132,7 +132,7 @@ WAKES = Metric(
 RUNS_REMOVED = Metric(
     "perdure_runs_removed_total",
     Kind.COUNTER,
-    "Ended runs without a resource that were removed because they had become old.",
+    "Ended runs that this worker removed: they had become old, or their resource was gone.",
     emitted_by=(Component.WORKER,),
 )
 RUNS_FINISHED = Metric(
