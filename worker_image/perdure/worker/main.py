@@ -93,7 +93,8 @@ def main() -> int:
         with _serving(settings, probes, metrics):
             registry = load_modules(settings.modules)
             probes.importing = False
-            return asyncio.run(_run(settings, registry, url, metrics, probes, signals))
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                return runner.run(_run(settings, registry, url, metrics, probes, signals))
     except PerdureError as error:
         _show_what_is_left()
         # With the stack of what caused it: the author of a module that cannot be imported needs the line.
@@ -103,6 +104,15 @@ def main() -> int:
         _show_what_is_left()
         log.critical("the worker ended by an error of its own", exc_info=True)
         return FAILED
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop where it is installed (extra `speed`); None: Python's own."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return None
+    return new_event_loop
 
 
 def _configure_logs(settings: WorkerSettings) -> None:
