@@ -26,6 +26,13 @@ def taken(counts: dict[str, int], last: str = "b") -> Taken:
     return Taken([], {key(each): place(last) for each in counts}, counts, sum(counts.values()))
 
 
+def claim(floor: Floor, counts: dict[str, int], wanted: int, last: str = "b") -> list[str]:
+    """A claim of so many runs that got these; the partitions that it was offered."""
+    ranges, asked = floor.offer(wanted)
+    floor.took(taken(counts, last), asked)
+    return [range_key.partition_key for range_key, _ in ranges]
+
+
 def ready(*partitions: str, cut: bool = False, now: float = 100.0, seconds: float = 0.001) -> Floor:
     floor = Floor()
     floor.begin()
@@ -42,7 +49,7 @@ def test_the_first_claim_looks_and_then_takes_from_what_was_found() -> None:
 
 def test_claims_go_on_from_the_last_place_without_a_look() -> None:
     floor = ready("")
-    floor.took(taken({"": 4}, "d"), 4)
+    claim(floor, {"": 4}, 4, "d")
     floor.begin()
     assert floor.next(100.1) is Next.TAKE
     assert floor.offer(4) == ([(key(), place("d"))], 4)
@@ -50,7 +57,7 @@ def test_claims_go_on_from_the_last_place_without_a_look() -> None:
 
 def test_what_is_remembered_is_doubted_after_a_while_and_at_news() -> None:
     floor = ready("")
-    floor.took(taken({"": 4}), 4)
+    claim(floor, {"": 4}, 4)
     assert floor.next(100.0 + TRUST_SECONDS - 0.01) is Next.TAKE
     assert floor.next(100.0 + TRUST_SECONDS) is Next.LOOK
     floor.news()
@@ -59,7 +66,7 @@ def test_what_is_remembered_is_doubted_after_a_while_and_at_news() -> None:
 
 def test_a_short_claim_leads_to_a_look_and_an_empty_look_to_nothing() -> None:
     floor = ready("")
-    floor.took(taken({"": 3}), 4)
+    claim(floor, {"": 3}, 4)
     assert floor.next(100.1) is Next.LOOK
     floor.found(Look({}, False), 100.1, 0.001)
     assert floor.next(100.2) is Next.NOTHING
@@ -68,38 +75,37 @@ def test_a_short_claim_leads_to_a_look_and_an_empty_look_to_nothing() -> None:
 
 def test_news_that_are_of_no_familiar_range_lead_to_a_look() -> None:
     floor = ready("")
-    floor.took(taken({"": 1}, "b"), 4)
+    claim(floor, {"": 1}, 4, "b")
     floor.found(Look({}, False), 100.1, 0.001)
 
     floor.news()
     floor.begin()
 
     assert floor.next(101.0) is Next.TAKE
-    floor.offer(4)
-    floor.took(taken({}), 4)
+    claim(floor, {}, 4)
     assert floor.next(101.0) is Next.LOOK
 
 
 def test_an_idle_worker_claims_from_familiar_ranges_before_it_looks() -> None:
     floor = ready("")
-    floor.took(taken({"": 1}, "b"), 4)
+    claim(floor, {"": 1}, 4, "b")
     floor.found(Look({}, False), 100.1, 0.001)
 
     floor.news()
 
     assert floor.next(101.0) is Next.TAKE
     assert floor.offer(4) == ([(key(), place("b"))], 4)
-    floor.took(taken({"": 1}, "c"), 4)
+    claim(floor, {"": 1}, 4, "c")
     assert floor.next(101.0) is Next.LOOK
 
 
 def test_a_full_claim_from_familiar_ranges_is_followed_by_a_look() -> None:
     """Others may have become ready where nothing is known."""
     floor = ready("")
-    floor.took(taken({"": 1}), 4)
+    claim(floor, {"": 1}, 4)
     floor.found(Look({}, False), 100.1, 0.001)
     floor.news()
-    floor.took(taken({"": 4}), 4)
+    claim(floor, {"": 4}, 4)
     assert floor.next(101.0) is Next.LOOK
 
 
@@ -109,7 +115,7 @@ def test_a_dear_look_is_put_off_but_not_for_ever() -> None:
     assert floor.next(101.0) is Next.TAKE
     assert floor.next(102.0) is Next.LOOK
     floor = ready("", seconds=60.0)
-    floor.took(taken({"": 1}), 4)
+    claim(floor, {"": 1}, 4)
     assert floor.next(101.0) is Next.NOTHING
     assert floor.look_in(101.0) == LONGEST_DOUBT - 1.0
     assert floor.next(100.0 + LONGEST_DOUBT) is Next.LOOK
@@ -118,12 +124,28 @@ def test_a_dear_look_is_put_off_but_not_for_ever() -> None:
 def test_what_cannot_be_taken_although_it_was_just_seen_is_not_asked_for_again_at_once() -> None:
     """Somebody holds the rows: looking and taking in a circle would only keep the database busy."""
     floor = ready("")
-    assert floor.offer(4)
-    floor.took(taken({}), 4)
+    claim(floor, {}, 4)
     assert floor.next(200.0) is Next.NOTHING
     assert floor.look_in(200.0) is None
     floor.begin()
     assert floor.next(200.0) is Next.LOOK
+
+
+def test_a_partition_whose_runs_others_hold_has_had_its_turn() -> None:
+    """Else a claim for one slot would ask for the same one for ever."""
+    floor = ready("a", "b", "c")
+    assert claim(floor, {}, 1) == ["a"]
+    assert floor.next(100.0) is Next.TAKE
+    assert claim(floor, {"b": 1}, 1) == ["b"]
+    assert claim(floor, {}, 1) == ["c"]
+    assert claim(floor, {"b": 1}, 1) == ["b"]
+
+
+def test_when_others_hold_all_of_them_it_is_left_for_later() -> None:
+    floor = ready("a", "b")
+    assert claim(floor, {}, 1) == ["a"]
+    assert claim(floor, {}, 1) == ["b"]
+    assert floor.next(200.0) is Next.NOTHING
 
 
 def test_partitions_take_turns() -> None:
@@ -134,13 +156,13 @@ def test_partitions_take_turns() -> None:
         assert asked == 1
         [(range_key, _)] = ranges
         served.append(range_key.partition_key)
-        floor.took(taken({range_key.partition_key: 1}), 1)
+        claim(floor, {range_key.partition_key: 1}, 1)
     assert served == ["a", "b", "", "a", "b", ""]
 
 
 def test_after_an_uneven_claim_the_turn_is_with_those_that_got_less() -> None:
     floor = ready("", "a", "b")
-    floor.took(taken({"a": 2, "b": 1, "": 1}), 4)
+    claim(floor, {"a": 2, "b": 1, "": 1}, 4)
     assert [each.partition_key for each, _ in floor.offer(3)[0]] == ["b", "", "a"]
 
 
@@ -155,17 +177,17 @@ def test_with_more_partitions_than_a_look_shows_each_has_one_turn_until_the_next
     floor = ready("a", "b", "c", cut=True)
     ranges, asked = floor.offer(2)
     assert ([each.partition_key for each, _ in ranges], asked) == (["a", "b"], 2)
-    floor.took(taken({"a": 1, "b": 1}), 2)
+    claim(floor, {"a": 1, "b": 1}, 2)
     ranges, asked = floor.offer(10)
     assert ([each.partition_key for each, _ in ranges], asked) == (["c"], 1)
-    floor.took(taken({"c": 1}), 1)
+    claim(floor, {"c": 1}, 1)
     assert floor.served_last == "c"
     assert floor.next(100.0) is Next.LOOK
 
 
 def test_a_bounded_number_of_ranges_stays_familiar() -> None:
     floor = ready(*(f"p{n}" for n in range(20)))
-    floor.took(taken({f"p{n}": 1 for n in range(20)}), 40)
+    claim(floor, {f"p{n}": 1 for n in range(20)}, 40)
     floor.found(Look({}, False), 101.0, 0.001)
     floor.news()
     assert len(floor.offer(100)[0]) == FAMILIAR

@@ -108,6 +108,7 @@ class Claimer(Service):
                 try:
                     await self._round()
                     failures = 0
+                    pause = min(pause, self._look_in())
                 except Exception as error:
                     failures += 1
                     pause = backoff(failures)
@@ -115,7 +116,7 @@ class Claimer(Service):
                     # Notifications do not hurry a database that does not answer.
                     await asyncio.sleep(pause)
                     continue
-            await self._wait(min(pause, self._look_in()))
+            await self._wait(pause)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -47,7 +47,8 @@ class Floor:
         self._familiar: dict[RangeKey, Place] = {}
         self._untried = False
         self._doubt = True
-        self._fresh = self._in_vain = False
+        self._fresh = False
+        self._offered: list[str] = []
         self._looked_at = -LONGEST_DOUBT
         self._looked_for = 0.0
         self.served_last = ""
@@ -78,10 +79,7 @@ class Floor:
     def offer(self, limit: int) -> tuple[list[tuple[RangeKey, Place]], int]:
         """From which ranges to take, in the order of turns, and how many runs, at most `limit`."""
         known = self._ready or self._familiar
-        turns = _turns(known, self.served_last)
-        chosen = turns[:limit]
-        # Of familiar ranges a look has shown nothing.
-        self._in_vain = self._fresh and bool(self._ready) and len(chosen) == len(turns)
+        chosen = self._offered = _turns(known, self.served_last)[:limit]
         if self._ready and self._cut:
             # Others wait behind these: nobody has two turns before each has had one.
             limit = min(limit, len(chosen))
@@ -116,11 +114,15 @@ class Floor:
             most = max(taken.counts.values())
             served = [partition for partition, count in taken.counts.items() if count == most]
             self.served_last = _turns_of(served, self.served_last)[-1]
-        self._untried = self._fresh = False
+            self._fresh = False
+        elif self._offered:
+            # What they have is locked by others: they have had their turn.
+            self.served_last = self._offered[-1]
+        self._untried = False
         if taken.total < asked:
-            self._ready = {}
-            # What a look has just shown and cannot be taken is locked by others: ask again when it is time.
-            self._doubt = taken.total > 0 or not self._in_vain
+            self._ready = {key: place for key, place in self._ready.items() if key.partition_key not in self._offered}
+            # What a look has just shown and nobody can take is asked for again when it is time, not in a circle.
+            self._doubt = self._doubt or not (self._ready or self._fresh)
         elif self._cut and self._ready:
             self._ready = {key: place for key, place in self._ready.items() if key.partition_key not in taken.counts}
             if not self._ready:
