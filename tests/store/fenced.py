@@ -61,11 +61,9 @@ async def message(conn: Connection, run: ClaimedRun) -> object:
 
 
 async def finish_in_transaction(conn: Connection, run: ClaimedRun) -> object:
-    """Whoever gets no flags rolls back; so does this."""
-    if conn.is_in_transaction():
-        return await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE))
     async with conn.transaction():
-        return await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE))
+        await transaction.begin(conn, "mark")
+        return (await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE), "mark")).flags
 
 
 FENCED: dict[str, Fenced] = {
@@ -107,7 +105,7 @@ UNFENCED: dict[str, set[str]] = {
         "sweep_cascade_children",
         "sweep_overdue",
     },
-    "Makes runs": {"client_start"},
+    "Comes from outside: makes runs, puts messages into inboxes": {"client_start", "client_send"},
     "A note beside the run, which is no part of what it has done": {
         "backlog_set_waiting",  # it has a fence of its own kind: see test_a_reason_is_not_written_under_another_fence
         "client_watch",

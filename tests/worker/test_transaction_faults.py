@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from perdure.model.states import RunStatus
+from perdure.store import transaction
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually, holding, until_waiting
@@ -227,6 +228,22 @@ async def test_a_session_that_ends_under_the_body_is_no_failure(db: str, conn: C
         await until_effect(conn, "r1", "g", "written")
         await conn.execute(END_BODY)
         await open_gate(conn, "g")
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+    assert await value(conn) == 1
+    assert await conn.fetchval("SELECT sum(attempts) FROM perdure.workflow_steps") == 0
+
+
+async def test_a_run_that_somebody_locks_for_long_is_no_failure(
+    db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction gives way rather than keep the user's rows and wait."""
+    monkeypatch.setattr(transaction, "LOCK_FRACTION", 0.01)
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    async with working(db):
+        await until_effect(conn, "r1", "g", "written")
+        async with holding(db, (HOLD_RUN,)):
+            await open_gate(conn, "g")
+            await until_effect(conn, "r1", "g", "written", 2)
         assert await finished(conn, "r1") is RunStatus.SUCCEEDED
     assert await value(conn) == 1
     assert await conn.fetchval("SELECT sum(attempts) FROM perdure.workflow_steps") == 0

@@ -153,10 +153,7 @@ async def _try(ledger: Ledger, isolation: Isolation, body: Body[T], record: Reco
                 value = await _run_body(connection, body)
                 write = record(value)
                 ours = True
-                await _same_transaction(connection, mark)
-                flags = await _answered(store.finish(connection, ledger.claim, write))
-                if flags is None:
-                    raise _NotOwned
+                flags = await _finish(connection, ledger.claim, write, mark)
             except BaseException as error:
                 lost = is_gone(connection)
                 await _roll_back(connection, transaction)
@@ -183,7 +180,7 @@ async def _run_body(connection: Connection, body: Body[T]) -> T:
             connection.guard(False)
 
 
-async def _same_transaction(connection: Connection, mark: str) -> None:
+async def _finish(connection: Connection, claim: Claim, write: StepWrite, mark: str) -> OwnedFlags:
     ended = TransactionMisused(
         "the body has ended its transaction itself: what it wrote before that is not undone, and the step is not "
         "recorded with it; leave BEGIN, COMMIT and ROLLBACK to the engine"
@@ -191,14 +188,17 @@ async def _same_transaction(connection: Connection, mark: str) -> None:
     if not is_gone(connection) and not connection.is_in_transaction():
         raise ended
     try:
-        same = await _answered(store.check(connection, mark))
+        finished = await _answered(store.finish(connection, claim, write, mark))
     except asyncpg.InFailedSQLTransactionError as error:
         raise TransactionAborted(
             "the body has passed over an error of its SQL, after which Postgres commits nothing of the transaction: "
             "put what may fail into `async with connection.transaction()`, or let the error end the step"
         ) from error
-    if not same:
+    if not finished.same:
         raise ended
+    if finished.flags is None:
+        raise _NotOwned
+    return finished.flags
 
 
 async def _commit(connection: Connection, transaction: Transaction, flags: OwnedFlags) -> None:

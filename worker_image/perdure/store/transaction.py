@@ -1,6 +1,6 @@
 """Statements of a step whose outcome is committed with the SQL of its own body. Called by `engine.transaction`.
 
-The order is fixed: `begin`, the body, `check`, `finish`, COMMIT. Only `finish` touches the run, so that a long body
+The order is fixed: `begin`, the body, `finish`, COMMIT. Only `finish` touches the run, so that a long body
 holds no lock that a reclaim, a cancel or a message waits for; it carries the only test of ownership (R1), and
 everything it writes hangs on that. After a COMMIT without an answer `settled` tells what became of it.
 """
@@ -28,29 +28,26 @@ class Claim:
     fence: int
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of the step's row. Not `same`: it is another transaction than the one that was marked. `flags` None:
+    nothing was written, as the run is not this claim's any more, or the step is final already; whatever else is in the
+    transaction has to be rolled back."""
+
+    same: bool
+    flags: OwnedFlags | None
+
+
 async def begin(connection: asyncpg.Connection[Any], mark: str) -> None:
     """Mark the open transaction; the mark goes with it."""
     await connection.fetchrow(sql("transaction_begin"), mark)
 
 
-async def check(connection: asyncpg.Connection[Any], mark: str) -> bool:
-    """Whether the transaction is still the one with this mark. Limits how long what follows may hold the run's row.
+async def finish(connection: asyncpg.Connection[Any], claim: Claim, write: StepWrite, mark: str) -> Finished:
+    """Write the step as succeeded, inside the open transaction, and limit how long it may hold the run's row from here.
 
-    Raises `InFailedSQLTransactionError` when an error of its SQL has ended it for all purposes.
+    Raises `InFailedSQLTransactionError` when an error of its SQL has ended the transaction for all purposes.
     """
-    row = await connection.fetchrow(
-        sql("transaction_check"),
-        mark,
-        _milliseconds(STATEMENT_SECONDS * LOCK_FRACTION),
-        _milliseconds(IDLE_TRANSACTION_SECONDS),
-    )
-    assert row is not None
-    return bool(row["same"])
-
-
-async def finish(connection: asyncpg.Connection[Any], claim: Claim, write: StepWrite) -> OwnedFlags | None:
-    """Write the step as succeeded, inside the open transaction. None when the run is not this claim's any more, or the
-    step is final already: nothing was written, and all else of the transaction has to be rolled back."""
     row = await connection.fetchrow(
         sql("transaction_step"),
         claim.run_id,
@@ -61,11 +58,15 @@ async def finish(connection: asyncpg.Connection[Any], claim: Claim, write: StepW
         write.attempts,
         write.output,
         write.attempt_errors,
+        mark,
+        _milliseconds(STATEMENT_SECONDS * LOCK_FRACTION),
+        _milliseconds(IDLE_TRANSACTION_SECONDS),
     )
-    if row is None or not row["written"]:
-        return None
+    assert row is not None
+    if not row["written"]:
+        return Finished(row["same"], None)
     mode = row["cancel_mode"]
-    return OwnedFlags(None if mode is None else CancelMode(mode), row["suspended"], row["wake_seq"])
+    return Finished(True, OwnedFlags(None if mode is None else CancelMode(mode), row["suspended"], row["wake_seq"]))
 
 
 async def settled(connection: asyncpg.Connection[Any], claim: Claim, write: StepWrite) -> bool:
