@@ -8,50 +8,21 @@ from typing import Any
 import asyncpg
 import pytest
 from perdure import idempotency
-from perdure.errors import DecodingFailed, KeyInProgress, KeyLost, PayloadTooLarge, StoreUnavailable
+from perdure.errors import DecodingFailed, KeyInProgress, KeyLost, PayloadTooLarge
 from perdure.idempotency import commit_on_success, once, remember
 from perdure.store import idempotency as store
 from perdure.store.idempotency import Key
-from perdure.store.statements import sql
 from pydantic import BaseModel
 
 from tests.store.builders import Connection
+from tests.support.idempotency import Body, let_expire
 from tests.support.pgwait import eventually, holding, until_waiting
-from tests.support.postgres import PostgresServer
-from tests.support.proxy import Proxy
-
-Pool = "asyncpg.Pool[Any]"
 
 
 @pytest.fixture
 async def pool(pg_url: str, conn: Connection) -> AsyncIterator["asyncpg.Pool[Any]"]:
     async with asyncpg.create_pool(pg_url, min_size=0, max_size=10) as made:
         yield made
-
-
-class Body:
-    """Counts; fails as often as told; waits at a gate if it has one."""
-
-    def __init__(self, value: Any = 1, *, failures: int = 0, gate: asyncio.Event | None = None) -> None:
-        self.value = value
-        self.failures = failures
-        self.gate = gate
-        self.calls = 0
-        self.begun = asyncio.Event()
-
-    async def __call__(self) -> Any:
-        self.calls += 1
-        self.begun.set()
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.calls <= self.failures:
-            raise ConnectionError(f"call {self.calls}")
-        return self.value
-
-
-async def let_expire(conn: Connection, seconds: float = 0.0) -> None:
-    """Whatever has an end has reached it: by the database's clock, the only one that counts."""
-    await conn.execute("UPDATE perdure.idempotency_keys SET expires_at = now() - make_interval(secs => $1)", seconds)
 
 
 # -- once
@@ -332,79 +303,3 @@ async def test_arguments_that_make_no_sense_are_refused(
     with pytest.raises(error):
         await commit_on_success(**{"key": "k", "body": body, "pool": pool, **arguments})
     assert body.calls == 0
-
-
-# -- connections
-
-
-async def test_outside_a_run_the_environment_names_the_database(
-    pg_url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERDURE_DATABASE_URL", pg_url)
-    assert await once("k", Body())
-    assert not await once("k", Body())
-    assert await remember("r", Body(3)) == 3
-
-
-async def test_answers_that_never_come_change_nothing(pg_url: str, conn: Connection, pg_server: PostgresServer) -> None:
-    """The claim and the finish are both committed without an answer; both are sent again."""
-
-    async def commit_without_answer(proxy: Proxy, begin: asyncio.Event, *lock: Any, ends: str, state: int) -> None:
-        """Let go of the lock that the statement waits for, when its answer will not come any more."""
-
-        async def committed() -> bool:
-            return bool(await conn.fetchval("SELECT state FROM perdure.idempotency_keys") == state)
-
-        async with holding(pg_url, lock) as holder:
-            begin.set()
-            await until_waiting(conn)
-            proxy.hold_answers()
-            await holder.execute(ends)
-            await eventually(committed, f"the key says {state}")
-            proxy.cut()
-
-    called, gate = asyncio.Event(), asyncio.Event()
-    body = Body("v", gate=gate)
-    taken = (sql("idempotency_claim"), "default", "k", "rival", 30.0)
-    locked = ("SELECT 1 FROM perdure.idempotency_keys FOR UPDATE",)
-    async with Proxy(pg_server.port) as proxy, asyncpg.create_pool(proxy.through(pg_url), min_size=0) as pool:
-
-        async def remembering() -> Any:
-            await called.wait()
-            return await remember("k", body, pool=pool)
-
-        running = asyncio.ensure_future(remembering())
-        await commit_without_answer(proxy, called, *taken, ends="ROLLBACK", state=10)
-        await body.begun.wait()
-        await commit_without_answer(proxy, gate, *locked, ends="COMMIT", state=20)
-        assert await running == "v"
-        assert await remember("k", body, pool=pool) == "v"
-    assert body.calls == 1
-
-
-async def test_a_database_that_does_not_answer_is_an_error_after_a_lease(
-    pg_url: str, pg_server: PostgresServer
-) -> None:
-    async with Proxy(pg_server.port) as proxy:
-        pool = asyncpg.create_pool(proxy.through(pg_url), min_size=0, max_size=1)
-        async with pool:
-            proxy.refuse()
-            body = Body()
-            with pytest.raises(StoreUnavailable):
-                await commit_on_success("k", body, lease=0.2, pool=pool)
-    assert body.calls == 0
-
-
-# -- removal
-
-
-async def test_expired_keys_are_removed_in_batches(conn: Connection) -> None:
-    for number in range(5):
-        assert await store.mark(conn, Key("s", f"done{number}", "t"), 60.0)
-    assert await store.claim(conn, Key("s", "held", "t"), 60.0)
-    assert await store.sweep(conn, 10) == 0
-    await let_expire(conn)
-    assert [await store.sweep(conn, 2) for _ in range(4)] == [2, 2, 1, 0]
-    assert await conn.fetchval("SELECT key FROM perdure.idempotency_keys") == "held"
-    await let_expire(conn, 3700.0)
-    assert await store.sweep(conn, 10) == 1
