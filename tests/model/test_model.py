@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.explore import Found, explore
-from tests.model.instances import BROKEN, SAVED, SMALL, STEPS, Broken
+from tests.model.instances import BROKEN, SAVED, SMALL, Broken
 from tests.model.protocol import RULES, Protocol
 
 LIMIT = 300_000
@@ -33,11 +33,11 @@ def test_without_the_rule_a_promise_is_broken(case: Broken) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("rule", "sister"), SAVED.items())
-def test_a_rule_that_has_a_sister_is_not_missed_alone(rule: str, sister: str) -> None:
-    alone = explore(Protocol(STEPS, faults=1, off=frozenset({rule})), limit=LIMIT)
+@pytest.mark.parametrize(("rule", "sister", "program"), SAVED)
+def test_a_rule_that_has_a_sister_is_not_missed_alone(rule: str, sister: str, program: tuple[str, ...]) -> None:
+    alone = explore(Protocol(program, faults=1, off=frozenset({rule})), limit=LIMIT)
     assert alone.complete, told(alone)
-    assert explore(Protocol(STEPS, faults=1, off=frozenset({rule, sister})), limit=LIMIT).violation
+    assert explore(Protocol(program, faults=1, off=frozenset({rule, sister})), limit=LIMIT).violation
 
 
 def test_every_rule_is_switched_off_by_some_test() -> None:
