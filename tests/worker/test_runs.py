@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import math
 import time
 
+import pytest
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs
 from perdure.telemetry import names
+from perdure.worker import floor
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
@@ -139,8 +142,10 @@ async def test_queues_take_turns_however_long_one_of_them_is(db: str, conn: Conn
     assert await begun(conn) == ["long-0", "short-0", "long-1", "short-1", "long-2", "long-3", "long-4", "long-5"]
 
 
-async def test_partitions_take_turns_slot_by_slot(db: str, conn: Connection) -> None:
-    """Also when runs come while the worker is at it."""
+async def test_partitions_take_turns_slot_by_slot(db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when runs come while the worker is at it; here it looks before each claim, not when it hears of them."""
+    monkeypatch.setattr(floor, "TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(floor, "LOOK_SHARE", math.inf)
     for number in range(5):
         await enqueue(conn, "t.notes", ["a"], run_id=f"big-{number}", partition_key="big")
     await enqueue(conn, "t.gated", "g", run_id="first", partition_key="a", priority=1)
@@ -148,7 +153,6 @@ async def test_partitions_take_turns_slot_by_slot(db: str, conn: Connection) -> 
         await until_effect(conn, "first", "at", "begun")
         for name in ("x", "y"):
             await enqueue(conn, "t.notes", ["a"], run_id=name, partition_key=name)
-        await conn.execute("SELECT pg_notify('perdure_ready', 'ns/default')")
         await open_gate(conn, "g")
         for number in range(5):
             assert await finished(conn, f"big-{number}") is RunStatus.SUCCEEDED
