@@ -10,7 +10,7 @@ from perdure.store.pool import connect
 from perdure.store.wakes import Child, Event, Message
 
 from tests.store.builders import Connection, add_run, claim, claimed, row, write
-from tests.store.test_calls import await_event, execute, one, send, set_event, start_child
+from tests.store.callbuilders import await_event, execute, one, send, set_event, start_child
 from tests.support.pgwait import holding, race, waiting
 
 
