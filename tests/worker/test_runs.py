@@ -144,7 +144,7 @@ async def test_queues_take_turns_however_long_one_of_them_is(db: str, conn: Conn
 
 async def test_partitions_take_turns_slot_by_slot(db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when runs come while the worker is at it; here it looks before each claim, not when it hears of them."""
-    monkeypatch.setattr(floor, "TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(floor.Floor, "begin", floor.Floor.news)
     monkeypatch.setattr(floor, "LOOK_SHARE", math.inf)
     for number in range(5):
         await enqueue(conn, "t.notes", ["a"], run_id=f"big-{number}", partition_key="big")
