@@ -154,6 +154,7 @@ CASES = [
     case("idempotency_finish", ["ns", "k000001", "t", None, None], "idempotency_keys_pkey", 1),
     case("idempotency_release", ["ns", "k000001", "t"], "idempotency_keys_pkey", 1),
     case("idempotency_sweep", [100], "idempotency_keys_expired idempotency_keys_pkey", 250),
+    case("journal_locked", [IDS], "workflows_pkey", 600),
     case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),
     case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),
     case("run_upsert", ["new", *UPSERT], "workflows_pkey", 2),

@@ -38,14 +38,14 @@ class Bench:
         self.metrics = new_metrics()
         self.lease = LocalLease(60.0)
         self.lease.extend(lease_clock())
-        links = [Link(url, application_name=ME, statement_timeout=3.0) for _ in range(connections)]
+        links = [Link(url, application_name=ME, statement_timeout=3.0, lock_timeout=0.3) for _ in range(connections)]
         self._links = links
         self.journal = Journal(ME, links, self.lease, self.metrics)
         self.heard: dict[str, Heard] = {}
 
     async def claim(self, *ids: str) -> list[RunJournal]:
         for run_id in ids:
-            await enqueue(self.conn, "t.x", run_id=run_id)
+            await enqueue(self.conn, "t.x", run_id=run_id, max_run_attempts=1)
         claimed = await self.claim_again(len(ids))
         return [self.open(run) for run in sorted(claimed, key=lambda run: ids.index(run.id))]
 

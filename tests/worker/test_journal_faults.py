@@ -27,7 +27,23 @@ async def test_a_locked_run_does_not_hold_up_the_others(here: Bench) -> None:
         await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in others))
         assert not waiting.done()
     await waiting
-    assert here.metrics.value(names.JOURNAL_RETRIES, "split") >= 4
+    assert [await recorded(here.conn, run.run_id) for run in (locked, *others)] == [[(0, 10, 1, None)]] * 4
+
+
+async def test_a_run_known_as_locked_is_looked_at_and_not_waited_for(here: Bench) -> None:
+    locked, other = await here.claim("a", "b")
+    in_vain = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'"
+    async with holding(here.conn_url, ("SELECT 1 FROM perdure.workflows WHERE id = 'a' FOR UPDATE",)):
+        waiting = asyncio.ensure_future(locked.start(step(0, 1, RUNNING)))
+        index = 0
+        while here.metrics.value(names.JOURNAL_RETRIES, "timeout") < 3:
+            if here.metrics.value(names.JOURNAL_RETRIES, "timeout") >= 1:
+                assert await here.conn.fetchval(in_vain, ME) == 0
+            await other.start(step(index, index + 1, RUNNING))
+            index += 1
+        assert not waiting.done()
+    await waiting
+    assert await recorded(here.conn, "a") == [(0, 10, 1, None)]
 
 
 @pytest.mark.parametrize("ending", [False, True])

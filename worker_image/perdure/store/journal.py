@@ -113,6 +113,12 @@ def is_not_fresh(error: BaseException) -> bool:
     return isinstance(error, asyncpg.UniqueViolationError) and error.constraint_name == "workflow_steps_pkey"
 
 
+async def locked(connection: asyncpg.Connection[Any], run_ids: Sequence[str]) -> frozenset[str]:
+    """Which of these runs somebody else holds a lock on. Waits for none; may be over when it returns."""
+    rows = await connection.fetch(sql("journal_locked"), list(run_ids))
+    return frozenset(row["id"] for row in rows)
+
+
 async def was_mine(connection: asyncpg.Connection[Any], worker_id: str, run_id: str, fence: int) -> RunStatus | None:
     """Status of the run if its ownership under `fence` was ended by this worker itself, else None."""
     status = await connection.fetchval(sql("journal_was_mine"), run_id, fence, worker_id)

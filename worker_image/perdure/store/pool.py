@@ -118,15 +118,19 @@ async def connect(
     *,
     application_name: str,
     statement_timeout: float = STATEMENT_SECONDS,
+    lock_timeout: float | None = None,
     connect_timeout: float = CONNECT_SECONDS,
 ) -> asyncpg.Connection[Any]:
-    """A session with limits. Times in seconds; `statement_timeout` 0 = none (migrations).
+    """A session with limits. Times in seconds; `statement_timeout` 0 = none (migrations). `lock_timeout` None: a
+    share of it.
 
     `application_name` is the worker's id where there is one, so that a dead worker's sessions can be ended.
     Raises `PoolerInTheWay` when a pooler refuses the session's settings.
     """
     try:
-        return await asyncpg.connect(timeout=connect_timeout, **_session(url, application_name, statement_timeout))
+        return await asyncpg.connect(
+            timeout=connect_timeout, **_session(url, application_name, statement_timeout, lock_timeout)
+        )
     except asyncpg.PostgresError as error:
         raise _explained(error) from error
 
@@ -181,12 +185,12 @@ async def _nothing_to_reset(_connection: object) -> None:
     return None
 
 
-def session_settings(statement_timeout: float = STATEMENT_SECONDS) -> dict[str, str]:
+def session_settings(statement_timeout: float = STATEMENT_SECONDS, lock_timeout: float | None = None) -> dict[str, str]:
     """Settings of every session of the engine, but its name: limits, and what keeps plans as they were tested."""
     return {
         "default_transaction_isolation": "read committed",
         "statement_timeout": _milliseconds(statement_timeout),
-        "lock_timeout": _milliseconds(statement_timeout * LOCK_FRACTION),
+        "lock_timeout": _milliseconds(statement_timeout * LOCK_FRACTION if lock_timeout is None else lock_timeout),
         "idle_in_transaction_session_timeout": _milliseconds(IDLE_TRANSACTION_SECONDS),
         "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
         "timezone": "UTC",
@@ -202,8 +206,10 @@ def session_settings(statement_timeout: float = STATEMENT_SECONDS) -> dict[str, 
     }
 
 
-def _session(url: str, application_name: str, statement_timeout: float) -> dict[str, Any]:
-    settings = {"application_name": application_name, **session_settings(statement_timeout)}
+def _session(
+    url: str, application_name: str, statement_timeout: float, lock_timeout: float | None = None
+) -> dict[str, Any]:
+    settings = {"application_name": application_name, **session_settings(statement_timeout, lock_timeout)}
     command_timeout = statement_timeout + ANSWER_SECONDS if statement_timeout else None
     return {**driver_options(url, settings), "command_timeout": command_timeout}
 

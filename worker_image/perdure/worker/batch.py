@@ -64,6 +64,7 @@ class Entry:
     settled: asyncio.Future[Settled] | None = None
     calls: list[Asked] = field(default_factory=list)
     uncertain: bool = False
+    locked: bool = False
     failures: int = 0
     bytes: int = 0
 

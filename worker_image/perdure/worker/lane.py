@@ -6,7 +6,8 @@ the same sequence numbers, which is harmless (rule R3); how long and in what com
 | error | what happens |
 |---|---|
 | a value cannot be stored (classes 22, 23, 54, or the client cannot encode it) | halves, until the culprit is alone |
-| a lock or the statement took too long | halves, so that one locked run does not hold up the others |
+| a lock took too long | those whose rows are locked wait, and are looked at before they are sent again |
+| the statement took too long | halves |
 | no connection, no answer, server stops, deadlock | all again after a pause, outcome of the first unknown |
 | anything else (a schema that does not fit, a bug) | the same, and said as an error each time |
 """
@@ -24,13 +25,14 @@ from perdure.model.outcome import Ending
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.store import calls as call_store
 from perdure.store import journal as store
-from perdure.store.pool import is_bad_row, is_transient
+from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
+from perdure.worker import refusals
 from perdure.worker.ambiguous import ended_by_us
 from perdure.worker.batch import Asked, Entry, Settled, describe, halves, hold_back, next_due, row_count, take
 from perdure.worker.link import Link, error_class
-from perdure.worker.service import Service, backoff
+from perdure.worker.service import Service
 
 if TYPE_CHECKING:
     from perdure.worker.journal import Journal, RunJournal
@@ -40,22 +42,11 @@ log = get_logger(__name__)
 GATHER_TURNS = 1
 """Turns of the loop to wait for company once something is due: a body that was just answered is back in one."""
 
-RETRY_FIRST = 0.05
-"""Seconds before the first repetition: a connection that was cut can be had again at once."""
-
-RETRY_LONGEST = 2.0
-"""Longest pause: a database that is back is found within it."""
-
-LOCKED_FIRST, LOCKED_LONGEST = 0.5, 15.0
-"""Seconds before a run that somebody locks is tried again: each attempt keeps the connection for a lock timeout."""
-
 MAX_CALLS = 300
 """Calls carried out between two statements of the journal: others wait behind them, a few milliseconds at most."""
 
 LEASE_CHECK = 0.05
 """Seconds between looks at a lease that does not hold now (rule R13: results are not sent without it)."""
-
-TOO_SLOW = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError)
 
 MESSAGE_LIMIT = 1000
 """Characters of Postgres' message that go into the run's error."""
@@ -213,6 +204,10 @@ class Lane(Service):
     async def _send(self, batch: Batch) -> None:
         """First what the runs have recorded, then their calls (rule R14)."""
         await self._lease_holds()
+        doubtful = {owner: entry for owner, entry in batch.items() if entry.locked}
+        if doubtful:
+            free = await self._set_aside(doubtful, asyncpg.LockNotAvailableError("the row of the run is still locked"))
+            batch = {owner: entry for owner, entry in batch.items() if owner in free or owner not in doubtful}
         writes = {owner: entry for owner, entry in batch.items() if entry.writes}
         if writes:
             await self._write(writes)
@@ -318,7 +313,13 @@ class Lane(Service):
     async def _failed(self, batch: Batch, error: Exception) -> None:
         if self._abandoned:
             return
-        bad, slow = is_bad_row(error) and not store.is_not_fresh(error), isinstance(error, TOO_SLOW)
+        if isinstance(error, asyncpg.LockNotAvailableError):
+            free = await self._set_aside(batch, error)
+            if len(free) < len(batch):
+                if free:
+                    await self._send(free)
+                return
+        bad, slow = refusals.of_the_data(error), isinstance(error, refusals.TOO_SLOW)
         if (bad or slow) and len(batch) > 1:
             self._count("split", len(batch))
             for half in halves(batch):
@@ -337,19 +338,30 @@ class Lane(Service):
         else:
             self._again(batch, error)
 
+    async def _set_aside(self, batch: Batch, error: Exception) -> Batch:
+        """Let those wait whose rows somebody else locks, each for itself; the others."""
+        try:
+            held = await self._link.call(store.locked, [owner.run_id for owner in batch])
+        except Exception:
+            return batch
+        for owner, entry in batch.items():
+            entry.locked = owner.run_id in held
+            if entry.locked:
+                self._again({owner: entry}, error)
+        return {owner: entry for owner, entry in batch.items() if not entry.locked}
+
     def _again(self, batch: Batch, error: Exception) -> None:
         if self._abandoned:
             return
         self._failures += 1
-        reason = _reason(error)
+        reason = refusals.reason(error)
         # With the connection gone nothing else can be sent either; a locked run holds up only itself, and others
         # get more of the lane's time than it does.
         alone = reason == "timeout" and len(batch) == 1
         if alone:
-            failures = next(iter(batch.values())).failures + 1
-            pause = backoff(failures, first=LOCKED_FIRST, longest=LOCKED_LONGEST)
+            pause = refusals.pause_of_one(next(iter(batch.values())).failures + 1)
         else:
-            pause = backoff(self._failures, first=RETRY_FIRST, longest=RETRY_LONGEST)
+            pause = refusals.pause_of_all(self._failures)
         self._count(reason, len(batch))
         self._journal.metrics.count(names.STORE_ERRORS, "journal", error_class(error))
         if self._failures & (self._failures - 1) == 0:
@@ -382,13 +394,3 @@ class Lane(Service):
 
     def _count(self, reason: str, runs: int) -> None:
         self._journal.metrics.count(names.JOURNAL_RETRIES, reason, by=runs)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TOO_SLOW):
-        return "timeout"
-    if isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError):
-        return "contention"
-    if store.is_not_fresh(error):
-        return "contention"
-    return "connection" if is_transient(error) else "other"

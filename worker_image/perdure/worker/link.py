@@ -28,10 +28,14 @@ CALL_MARGIN = 5.0
 class Link:
     """A connection that heals. Calls run one after the other."""
 
-    def __init__(self, url: str, *, application_name: str, statement_timeout: float) -> None:
+    def __init__(
+        self, url: str, *, application_name: str, statement_timeout: float, lock_timeout: float | None = None
+    ) -> None:
+        """Times in seconds. `lock_timeout` None: a share of the statement's; through a pooler it is the role's."""
         self._url = url
         self._application_name = application_name
         self._statement_timeout = statement_timeout
+        self._lock_timeout = lock_timeout
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -83,7 +87,10 @@ class Link:
     async def _opened(self) -> Connection:
         if not self.open:
             self._connection = await connect(
-                self._url, application_name=self._application_name, statement_timeout=self._statement_timeout
+                self._url,
+                application_name=self._application_name,
+                statement_timeout=self._statement_timeout,
+                lock_timeout=self._lock_timeout,
             )
         assert self._connection is not None
         return self._connection

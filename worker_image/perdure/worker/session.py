@@ -22,6 +22,7 @@ from perdure.store.usersql import SqlPool
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
+from perdure.worker import refusals
 from perdure.worker.beater import Beater, Heard
 from perdure.worker.claimer import Claimer
 from perdure.worker.journal import Journal
@@ -83,7 +84,7 @@ class Session:
         self._closed = False
         self._first_sent_at = 0.0
         self._link = self._new_link()
-        journal_links = [self._new_link() for _ in range(settings.journal_connections)]
+        journal_links = [self._new_link(refusals.LOCK_SECONDS) for _ in range(settings.journal_connections)]
         claim_link = self._new_link()
         self._links = [self._link, claim_link, *journal_links]
         backoff = Backoff(run_retry=settings.retry_backoff_seconds, run_attempts=settings.run_attempts)
@@ -157,9 +158,11 @@ class Session:
         self.claimer.start()
         log.info("registered", worker=self.id, pool=settings.pool, slots=self.machine.slots, predecessors=predecessors)
 
-    def _new_link(self) -> Link:
+    def _new_link(self, lock_timeout: float | None = None) -> Link:
         limit = statement_limit(self._parts.settings.lease_seconds)
-        return Link(self._parts.database_url, application_name=self.id, statement_timeout=limit)
+        return Link(
+            self._parts.database_url, application_name=self.id, statement_timeout=limit, lock_timeout=lock_timeout
+        )
 
     # -- what the machine says
 
