@@ -236,6 +236,7 @@ class _Holder:
         finally:
             if renewing is not None:
                 renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
         if not kept:
             raise KeyLost(
                 f"the holder of key {self._key.key} was not heard of for {self._lease:g} s, and somebody else took it"
