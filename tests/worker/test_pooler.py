@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from perdure.client import Client
@@ -24,7 +25,7 @@ async def bouncer(db: str) -> AsyncIterator[Bouncer]:
         yield made
 
 
-def process(bouncer: Bouncer, **changes: object) -> WorkerProcess:
+def process(bouncer: Bouncer, **changes: Any) -> WorkerProcess:
     return WorkerProcess(bouncer.plain_url, environment=TOLD, **changes)
 
 
