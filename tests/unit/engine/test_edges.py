@@ -179,3 +179,24 @@ async def test_a_start_that_cannot_be_written_fails_the_run_or_gives_it_back(eng
     claim = engine.claim(engine.run_of(flow), before_start=refuse)
     assert isinstance(await claim.ending(), kind)
     assert held.noted == []
+
+
+async def test_a_claim_with_very_many_writes_is_given_back_and_goes_on_under_another(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.engine.steps.MAX_WRITES", 10)
+
+    @engine.step
+    async def note(number: int) -> None:
+        engine.bodies.append(number)
+
+    @engine.workflow
+    async def flow() -> None:
+        for number in range(12):
+            await note(number)
+
+    run = engine.run_of(flow)
+    endings = [await engine.execute(run) for _ in range(3)]
+
+    assert [type(ending) for ending in endings] == [Released, Released, Succeeded]
+    assert engine.bodies == list(range(12))

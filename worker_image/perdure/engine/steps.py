@@ -32,7 +32,7 @@ from perdure.errors import (
     TransactionMisused,
 )
 from perdure.model.outcome import Mismatch
-from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
+from perdure.model.rows import MAX_WRITES, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
@@ -109,6 +109,9 @@ class Steps:
         text: str | None = call.input
         task = asyncio.current_task()
         assert task is not None
+        if self._seq >= MAX_WRITES:
+            self._run.interrupt(ReleaseRequested(f"{self._seq} writes under one claim: the run goes on under another"))
+            raise self._run.signal()
         while True:
             self.in_progress.add(task)
             self.backoffs.started()

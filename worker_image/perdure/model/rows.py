@@ -17,6 +17,11 @@ DECLARED_WORKFLOW = "perdure.declared"
 REVISION_SHIFT = 20
 """`revision` = fence * 2**20 + sequence: below 2**53 for 2**33 changes of owner, so every JSON client keeps it."""
 
+MAX_WRITES = (1 << REVISION_SHIFT) - (1 << 16)
+"""Writes of one claim after which the run is given back, to go on under a higher fence: half a million steps. Beyond
+the part of the revision that counts them, it would stand still. The rest is for what is written meanwhile and for
+changes from outside, which are counted with them."""
+
 
 def workflow_requirement(name: str) -> str:
     """Entry of a manifest, and of `workflows.requires`, that stands for a registered workflow."""
