@@ -1,11 +1,13 @@
 """Waking runs for what others brought about: no wake is lost in any order, and what nobody told of is found."""
 
+from datetime import timedelta
+
 import pytest
 from perdure.model.calls import child_key, event_key, message_key
 from perdure.model.outcome import Parked, Succeeded
 from perdure.model.rows import ClaimedRun, WaitingFor
 from perdure.model.states import CancelMode, RunStatus
-from perdure.store import runs, wakes
+from perdure.store import runs, sweeps, wakes
 from perdure.store.pool import connect
 from perdure.store.wakes import Child, Event, Message
 
@@ -255,3 +257,14 @@ async def test_children_of_a_run_that_ended_well_go_on(conn: Connection) -> None
     await write(conn, run, ending=Succeeded("1"))
     assert await wakes.cascade(conn, 10) == 0
     assert await status(conn, "r1-1") is RunStatus.ENQUEUED
+
+
+async def test_a_deadline_ends_the_children_that_have_it_and_no_others(conn: Connection) -> None:
+    run = await claimed(conn, timeout=timedelta(seconds=60))
+    await execute(conn, run, start_child(0, 1), start_child(1, 2, timeout=3600))
+    await conn.execute("UPDATE perdure.workflows SET deadline_at = now() WHERE id = 'r1'")
+    assert [each.id for each in await sweeps.cancel_overdue(conn, 10)] == ["r1"]
+    assert await wakes.cascade(conn, 10) == 1
+    assert await status(conn, "r1-0") is RunStatus.CANCELLED
+    assert await status(conn, "r1-1") is RunStatus.ENQUEUED
+    assert not (await row(conn))["cascades"]

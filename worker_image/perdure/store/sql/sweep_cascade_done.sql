@@ -6,7 +6,8 @@ WITH done AS MATERIALIZED (
      WHERE w.id = ANY($1::text[]) AND w.cascades AND w.cancel_mode IS NOT NULL
        AND NOT EXISTS (
            SELECT FROM perdure.workflows c
-            WHERE c.parent_id = w.id AND c.status < 50 AND c.cancel_mode IS NULL)
+            WHERE c.parent_id = w.id AND c.status < 50 AND c.cancel_mode IS NULL
+              AND (c.timeout IS NULL OR w.cancel_reason IS DISTINCT FROM 'deadline'))
      ORDER BY w.id
        FOR NO KEY UPDATE OF w SKIP LOCKED
 )
