@@ -76,7 +76,8 @@ class Backoffs:
         self._starts_seen = 0
         self._rounds = 0
         self._looking = False
-        self._later: asyncio.TimerHandle | None = None
+        self._later: asyncio.Handle | None = None
+        self._later_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -164,8 +165,8 @@ class Backoffs:
             return
         hold = max(waiting.hold_until for waiting in self._waiting)
         if hold > now:
-            if self._later is None or self._later.when() < hold:
-                self._later = self._instead(hold)
+            if self._later is None or self._later_at < hold:
+                self._later, self._later_at = self._instead(hold), hold
             return
         left = first.until - now
         keys = tuple(dict.fromkeys(self.keys))
@@ -174,7 +175,7 @@ class Backoffs:
         seen = min((waiting.seen for waiting in self._waiting if waiting.wait.key), default=NO_WAKE)
         self._park(Parked(replace(first.wait.why(left), on=keys), None if left == math.inf else left, seen))
 
-    def _instead(self, when: float) -> asyncio.TimerHandle:
+    def _instead(self, when: float) -> asyncio.Handle:
         if self._later is not None:
             self._later.cancel()
         return asyncio.get_running_loop().call_at(when, self._held)

@@ -71,7 +71,8 @@ class Lane(Service):
         self._failures = 0
         self._not_before = 0.0
         self._wake: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due = 0.0
 
     # -- what runs want written
 
@@ -186,11 +187,12 @@ class Lane(Service):
         if delay <= 0:
             self._kick()
             return
-        loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer.when() > loop.time() + delay:
+        if self._timer is None or self._timer_due > due:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_later(delay, self._kick)
+            # Not asked of the timer: uvloop gives none for what is due within half a millisecond.
+            self._timer_due = due
+            self._timer = asyncio.get_running_loop().call_later(delay, self._kick)
 
     def _kick(self) -> None:
         if self._timer is not None:
