@@ -1,6 +1,7 @@
 """Removal of old runs: what is old and nobody's goes with everything it had, and nothing else does."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from perdure.model.outcome import Succeeded
@@ -14,7 +15,7 @@ from tests.store.builders import Connection, add_run, add_worker, claimed, finis
 DAY = 86400.0
 
 
-async def ended(conn: Connection, run_id: str, *, days: float = 40, **fields: object) -> str:
+async def ended(conn: Connection, run_id: str, *, days: float = 40, **fields: Any) -> str:
     """An ended run without a resource that has a step."""
     run = await claimed(conn, run_id, **{"name": None, **fields})
     await write(conn, run, finish(), ending=Succeeded("1"))
@@ -58,14 +59,14 @@ async def test_an_old_run_goes_with_everything_that_it_had(conn: Connection) -> 
     "fields", [{"days": 29}, {"name": "has-a-resource"}, {"pool": "other"}], ids=["young", "resource", "pool"]
 )
 async def test_what_is_young_or_has_a_resource_or_is_of_another_pool_stays(
-    conn: Connection, fields: dict[str, object]
+    conn: Connection, fields: dict[str, Any]
 ) -> None:
     await add_worker(conn, "w1")
     if "pool" in fields:
         await ended(conn, "r1")
         await conn.execute("UPDATE perdure.workflows SET pool = 'other'")
     else:
-        await ended(conn, "r1", **fields)  # type: ignore[arg-type]
+        await ended(conn, "r1", **fields)
     assert (await mark(conn)).marked == 0
     assert await left(conn) == {"r1"}
 

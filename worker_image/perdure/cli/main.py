@@ -122,9 +122,7 @@ def migrate(
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,
     role_settings: Annotated[
         bool,
-        typer.Option(
-            "--role-settings", help="Print what the role lacks of the settings for a pooler, as SQL."
-        ),
+        typer.Option("--role-settings", help="Print what the role lacks of the settings for a pooler, as SQL."),
     ] = False,
 ) -> None:
     """Bring the database's schema up to date. Safe to run twice and from several places at once.
