@@ -16,7 +16,7 @@ WITH limits AS MATERIALIZED (
 ), own AS MATERIALIZED (
     SELECT w.id, w.cancel_mode, w.suspended, w.wake_seq
       FROM perdure.workflows w, limits
-     WHERE w.id = $1::text AND w.worker_id = $2::text AND w.fence = $3::bigint AND w.status = 30 AND limits.same
+     WHERE w.id = $1::text AND w.worker_id = $2::text AND w.fence = $3::bigint AND w.status + 0 = 30 AND limits.same
        FOR NO KEY UPDATE OF w
 ), step AS (
     UPDATE perdure.workflow_steps s
