@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from perdure.engine.codec import Decoder, encode, same_input, takes_object
 from perdure.errors import DecodingFailed, EncodingFailed, RegistrationError
@@ -138,7 +138,6 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@settings(deadline=None)
 def test_every_json_value_is_written_so_that_any_reader_reads_it_or_refused(value):
     try:
         text, seen = Decoder(Any, "x").round_trip(value, "the result")

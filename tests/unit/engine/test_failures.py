@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from perdure import MaxStepRetriesExceeded, StepFailed, StepTimeout
 from perdure.engine.failures import NONE, Failures, describe, rebuild, step_of
@@ -186,7 +186,6 @@ def test_all_errors_come_back_with_max_step_retries_exceeded():
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=[]), max_size=5000))
-@settings(deadline=None)
 def test_any_message_can_be_stored_and_read(text):
     record = describe(ValueError(text))
     stored = record.to_json()

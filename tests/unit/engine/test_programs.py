@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from perdure import current
 from perdure.api import step, workflow
@@ -208,7 +208,7 @@ def threads() -> Iterator[Executor]:
 
 
 @given(programs, troubles)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 def test_a_program_gives_the_same_result_under_any_interruptions_and_reruns_nothing_recorded(threads, root, troubles):
     async def check() -> None:
         calm = Program(root, threads)
@@ -224,7 +224,7 @@ def test_a_program_gives_the_same_result_under_any_interruptions_and_reruns_noth
 
 
 @given(programs, troubles, st.integers(0, 20))
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 def test_a_cancelled_program_ends_cancelled_or_as_it_would_have(threads, root, troubles, when):
     async def check() -> None:
         expected = await Program(root, threads).until_done([])
