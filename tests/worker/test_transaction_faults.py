@@ -52,11 +52,11 @@ async def kill(worker: WorkerProcess) -> None:
 
 
 @asynccontextmanager
-async def slow_commit(conn: Connection, db: str) -> AsyncIterator[Connection]:
-    """Whatever has written a counter waits in its COMMIT until the end of the block, or that of this transaction."""
+async def slow_commit(conn: Connection, db: str) -> AsyncIterator[None]:
+    """Whatever has written a counter waits in its COMMIT until the end of the block."""
     await conn.execute(sqlflows.SLOW_COMMIT)
-    async with holding(db, (HOLD_COMMITS,)) as holder:
-        yield holder
+    async with holding(db, (HOLD_COMMITS,)):
+        yield
 
 
 # -- the process dies
@@ -89,18 +89,20 @@ async def test_killed_while_the_step_s_row_is_written(db: str, conn: Connection)
 
 
 async def test_killed_in_its_commit_which_succeeds(db: str, conn: Connection) -> None:
-    """The successor waits for it, and believes the row."""
+    """Nobody tells the server that its client is gone: it goes on when it gets the lock. The successor believes it."""
     await enqueue(conn, "sql.gated", "g", run_id="r1")
     await open_gate(conn, "g")
-    async with slow_commit(conn, db) as holder:
+    async with slow_commit(conn, db):
         with successor(db) as worker:
             await until_waiting(conn)
             await kill(worker)
-        with successor(db) as second:
-            await second.works()
-            # Nobody has told the server that its client is gone: it goes on when it gets the lock.
-            await holder.execute("COMMIT")
-            assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+
+    async def committed() -> bool:
+        return await value(conn) == 1
+
+    await eventually(committed, "the dead process' COMMIT succeeds")
+    with successor(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
     assert (await effects(conn, "r1")).count(("g", "written")) == 1
     assert await value(conn) == 1
 
@@ -116,6 +118,22 @@ async def test_killed_in_its_commit_which_is_rolled_back(db: str, conn: Connecti
     with successor(db):
         assert await finished(conn, "r1") is RunStatus.SUCCEEDED
     assert (await effects(conn, "r1")).count(("g", "written")) == 2
+    assert await value(conn) == 1
+
+
+async def test_killed_in_its_commit_which_its_successor_cuts_off(db: str, conn: Connection) -> None:
+    """It holds the run's row, so that the run cannot be moved before its session is ended."""
+    await enqueue(conn, "sql.gated", "g", run_id="r1")
+    await open_gate(conn, "g")
+    async with slow_commit(conn, db):
+        with successor(db) as worker:
+            await until_waiting(conn)
+            await kill(worker)
+        with successor(db) as second:
+            await second.says("moved runs of workers that are gone")
+            await until_effect(conn, "r1", "g", "written", 2)
+    with successor(db):
+        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
     assert await value(conn) == 1
 
 
