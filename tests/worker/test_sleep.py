@@ -3,12 +3,12 @@
 import signal
 
 from perdure.model.states import RunStatus, StepStatus
-from perdure.store import runs
+from perdure.store import runs, sweeps
 from perdure.telemetry import names
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
-from tests.support.workerproc import WorkerProcess, effects, enqueue, finished, until_effect, working
+from tests.support.workerproc import WorkerProcess, effects, enqueue, finished, open_gate, until_effect, working
 
 
 async def asleep(conn: Connection, count: int = 1) -> None:
@@ -40,7 +40,7 @@ async def test_a_long_sleep_takes_no_slot_and_ends_in_time(db: str, conn: Connec
 
 async def test_killed_in_a_sleep_that_is_kept_in_memory_the_end_stays_where_it_was(db: str, conn: Connection) -> None:
     """A gate beside it keeps the run from parking."""
-    await enqueue(conn, "t.naps_beside", 3.0, "g", run_id="r1")
+    await enqueue(conn, "t.naps_beside", 3600.0, "g", run_id="r1")
     with WorkerProcess(db) as first:
         await first.works()
         await until_effect(conn, "r1", "at", "begun")
@@ -53,10 +53,11 @@ async def test_killed_in_a_sleep_that_is_kept_in_memory_the_end_stays_where_it_w
         first.send(signal.SIGKILL)
     async with working(db):
         await until_effect(conn, "r1", "at", "begun", 2)
-        assert await conn.fetchval("SELECT wake_at FROM perdure.workflow_steps WHERE status = 15") == end
-        await conn.execute("INSERT INTO public.gates VALUES ('g')")
-        assert await finished(conn, "r1") is RunStatus.SUCCEEDED
-    assert await conn.fetchval("SELECT finished_at >= $1 FROM perdure.workflow_steps WHERE step_index = 0", end)
+        await open_gate(conn, "g")
+        await asleep(conn)
+    assert await conn.fetchval("SELECT wake_at FROM perdure.workflow_steps WHERE status = 15") == end
+    apart = await conn.fetchval("SELECT abs(extract(epoch FROM wake_at - $1)) FROM perdure.workflows", end)
+    assert apart < 60
 
 
 async def test_a_sleeping_run_needs_no_worker_and_is_woken_by_any(db: str, conn: Connection) -> None:
@@ -88,23 +89,26 @@ async def test_two_thousand_sleepers_wake_while_fresh_runs_pass(db: str, conn: C
     )
     async with working(db, slots=50) as worker:
         await asleep(conn, count)
-        assert worker.metrics.value(names.SLOTS_BUSY) == 0
-        await conn.execute("UPDATE perdure.workflow_steps SET wake_at = now() WHERE status = 15")
-        await conn.execute("UPDATE perdure.workflows SET wake_at = now() WHERE status = 40")
 
-        async def begun() -> bool:
-            return bool(await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status = 50"))
+        async def free() -> bool:
+            return worker.metrics.value(names.SLOTS_BUSY) == 0
 
-        await eventually(begun, "the first have woken")
-        await enqueue(conn, "t.notes", ["fresh"], run_id="fresh")
+        await eventually(free, "no slot is taken")
+        async with conn.transaction():
+            await conn.execute("UPDATE perdure.workflow_steps SET wake_at = now() WHERE status = 15")
+            await conn.execute("UPDATE perdure.workflows SET wake_at = now() WHERE status = 40")
+            await enqueue(conn, "t.notes", ["fresh"], run_id="fresh")
         assert await finished(conn, "fresh") is RunStatus.SUCCEEDED
-        left = await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status <> 50")
 
         async def over() -> bool:
             return not await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status <> 50")
 
         await eventually(over, "all have woken", 90.0)
-    assert left > 0
+    later = await conn.fetchval(
+        "SELECT count(*) FROM perdure.workflows WHERE finished_at >"
+        " (SELECT finished_at FROM perdure.workflows WHERE id = 'fresh')"
+    )
+    assert later >= count - sweeps.READY_ROOM - 50
     statuses = await conn.fetch("SELECT DISTINCT status FROM perdure.workflow_steps")
     assert [row["status"] for row in statuses] == [StepStatus.SUCCEEDED]
 
@@ -120,3 +124,18 @@ async def test_a_drain_gives_back_a_run_that_sleeps_in_memory(db: str, conn: Con
     assert await runs.get_status(conn, "r1") in {RunStatus.ENQUEUED, RunStatus.SUCCEEDED}
     async with working(db):
         assert await finished(conn, "r1") is RunStatus.SUCCEEDED
+
+
+async def test_a_run_that_is_woken_too_early_parks_again_and_is_counted(db: str, conn: Connection) -> None:
+    await enqueue(conn, "t.naps", 3600.0, run_id="r1")
+    async with working(db) as worker:
+        await asleep(conn)
+        assert worker.metrics.value(names.RUNS_GIVEN_BACK, "parked") == 1
+        await conn.execute("UPDATE perdure.workflows SET wake_at = now()")
+
+        async def again() -> bool:
+            return worker.metrics.value(names.RUNS_GIVEN_BACK, "parked_again") == 1
+
+        await eventually(again, "it parks again")
+        left = await conn.fetchval("SELECT extract(epoch FROM wake_at - now()) FROM perdure.workflows")
+    assert 3500 < left <= 3600

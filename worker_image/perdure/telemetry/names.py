@@ -144,7 +144,8 @@ RUNS_FINISHED = Metric(
 RUNS_GIVEN_BACK = Metric(
     "perdure_runs_given_back_total",
     Kind.COUNTER,
-    "Runs that left this process without having ended, by reason: parked, delayed, released, forced (a drain ran out "
+    "Runs that left this process without having ended, by reason: parked, parked_again (woken, and what it waits for "
+    "was not there: many mean that wakes go wrong), delayed, released, forced (a drain ran out "
     "of time), lost (the fence moved on), unknown (claimed, but the answer never came).",
     ("reason",),
 )

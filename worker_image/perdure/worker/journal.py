@@ -70,6 +70,8 @@ class RunJournal:
         self.observer = observer
         self.lost = False
         self.refused: ErrorRecord | None = None
+        self.progress = False
+        """Whether anything final was recorded in this claim."""
         self._journal = journal
         self._lane = journal.lane_of(run.id)
         self._closed = False
@@ -94,6 +96,7 @@ class RunJournal:
         """See `StepLog.record`. Dropped when the run is no longer ours."""
         if self.lost or self._closed or self.refused is not None:
             return
+        self.progress = self.progress or write.status.final
         self._lane.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
         self._measure(write)
 
@@ -191,6 +194,7 @@ class RunJournal:
             if not asked.answer.done():
                 asked.answer.set_result(answer)
             if answer.done:
+                self.progress = True
                 self._measure(asked.call.step)
                 if self._journal.wakes is not None:
                     self._journal.wakes.effect(self.run, asked.call)

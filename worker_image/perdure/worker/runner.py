@@ -143,7 +143,8 @@ class RunningRun:
         if status in _OUTCOMES:
             metrics.count(names.RUNS_FINISHED, run.namespace, run.workflow, _OUTCOMES[status])
         elif status is RunStatus.WAITING:
-            metrics.count(names.RUNS_GIVEN_BACK, "parked")
+            again = bool(run.steps) and not self._journal.progress
+            metrics.count(names.RUNS_GIVEN_BACK, "parked_again" if again else "parked")
         elif status is RunStatus.DELAYED:
             metrics.count(names.RUNS_GIVEN_BACK, "delayed")
         else:
