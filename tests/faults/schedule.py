@@ -89,7 +89,7 @@ def clock_offset(seed: int, worker: int, start: int) -> float:
 
 def _statement(random: Random, number: int, kind: str) -> str:
     if kind in ("pause_after", "kill_late") or random.random() < 0.35:
-        return "journal_commit"
+        return random.choice(("journal_commit", "journal_steps"))
     if random.random() < 0.2:
         return ""
     every = statements()

@@ -16,6 +16,7 @@ from perdure.model.start import StartOptions
 from perdure.model.states import StepStatus
 from perdure.store import calls, statements, transaction, workers
 from perdure.store.calls import RunCalls
+from perdure.store.journal import FEW_STEPS
 from perdure.store.transaction import Claim
 
 from tests.store.builders import Connection, failure, finish, start, write
@@ -39,7 +40,9 @@ class Fenced:
 
 
 def journal(*steps: StepWrite, ending: Ending | None = None, before: Sender | None = None) -> Fenced:
-    return Fenced("journal_commit", lambda conn, run: write(conn, run, *steps, ending=ending), before)
+    small = ending is None and len(steps) <= FEW_STEPS
+    name = "journal_steps" if small else "journal_commit"
+    return Fenced(name, lambda conn, run: write(conn, run, *steps, ending=ending), before)
 
 
 def call(statement: str, make: Callable[[ClaimedRun, StepWrite], OwnCall], before: Sender | None = None) -> Fenced:
@@ -69,6 +72,7 @@ async def finish_in_transaction(conn: Connection, run: ClaimedRun) -> object:
 FENCED: dict[str, Fenced] = {
     "start": journal(start(seq=LATE)),
     "fresh start": journal(replace(start(seq=LATE), fresh=True)),
+    "many fresh starts": journal(*(start(index, LATE + index, fresh=True) for index in range(FEW_STEPS + 1))),
     "start of another attempt": journal(start(seq=LATE), before=running),
     "finish": journal(finish(seq=LATE)),
     "finish after its start": journal(finish(seq=LATE), before=running),

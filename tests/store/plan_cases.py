@@ -39,7 +39,7 @@ def journal_writes(runs: Sequence[str], worker: str, endings: int) -> Sequence[A
         RunWrites(run, 1, (finish, begin), Succeeded("1") if number < endings else None)
         for number, run in enumerate(runs)
     ]
-    return journal.arguments(worker, writes, journal.DEFAULT_BACKOFF)
+    return journal.statement(worker, writes, journal.DEFAULT_BACKOFF)[1]
 
 
 UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None, 10, 1, 1, "{}", None, ""]
@@ -154,6 +154,7 @@ CASES = [
     case("idempotency_finish", ["ns", "k000001", "t", None, None], "idempotency_keys_pkey", 1),
     case("idempotency_release", ["ns", "k000001", "t"], "idempotency_keys_pkey", 1),
     case("idempotency_sweep", [100], "idempotency_keys_expired idempotency_keys_pkey", 250),
+    case("journal_steps", journal_writes(OWNED, "w0001", 0), "workflows_pkey", 40),
     case("journal_locked", [IDS], "workflows_pkey", 600),
     case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),
     case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),

@@ -279,23 +279,34 @@ async def test_one_batch_holds_many_runs_each_with_its_own_answer(conn: Connecti
     assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps") == 40
 
 
-async def test_a_fresh_start_is_recorded_as_any_other(conn: Connection) -> None:
+MANY = journal.FEW_STEPS + 1
+"""Steps that are too many for the small statement."""
+
+
+def starts(*, fresh: bool) -> list[StepWrite]:
+    return [start(index, index + 1, fresh=fresh) for index in range(MANY)]
+
+
+async def test_fresh_starts_are_recorded_as_any_other(conn: Connection) -> None:
     run, other = await claimed(conn), await claimed(conn, "r2")
-    await write(conn, run, start(fresh=True))
-    await write(conn, other, start())
+    await write(conn, run, *starts(fresh=True))
+    await write(conn, other, *starts(fresh=False))
 
-    [one], [two] = await step_rows(conn), await step_rows(conn, "r2")
-    apart = {"workflow_id", "started_at"}
-    assert {key: value for key, value in one.items() if key not in apart} == {
-        key: value for key, value in two.items() if key not in apart
-    }
+    def compared(rows: list[asyncpg.Record]) -> list[dict[str, object]]:
+        apart = {"workflow_id", "started_at"}
+        return [{key: value for key, value in found.items() if key not in apart} for found in rows]
+
+    fresh, plain = compared(await step_rows(conn)), compared(await step_rows(conn, "r2"))
+    assert len(fresh) == MANY
+    assert fresh == plain
 
 
-async def test_a_fresh_start_is_refused_once_the_run_is_cancelled(conn: Connection) -> None:
+@pytest.mark.parametrize("count", [1, MANY])
+async def test_fresh_starts_are_refused_once_the_run_is_cancelled(conn: Connection, count: int) -> None:
     run = await claimed(conn)
     await runs.cancel(conn, "r1", CancelMode.GRACEFUL, "why")
 
-    ack = await write(conn, run, start(fresh=True))
+    ack = await write(conn, run, *starts(fresh=True)[:count])
 
     assert ack.flags is not None
     assert (ack.owned, ack.flags.cancel_mode) == (True, CancelMode.GRACEFUL)
@@ -304,10 +315,10 @@ async def test_a_fresh_start_is_refused_once_the_run_is_cancelled(conn: Connecti
 
 async def test_a_fresh_start_that_is_there_is_told_apart_and_sent_again_as_resent(conn: Connection) -> None:
     run = await claimed(conn)
-    await write(conn, run, start(fresh=True))
-    await write(conn, run, finish())
+    await write(conn, run, *starts(fresh=True))
+    await write(conn, run, finish(0, MANY + 1))
     before = await step_rows(conn)
-    again = RunWrites(run.id, run.fence, [start(fresh=True)])
+    again = RunWrites(run.id, run.fence, starts(fresh=True))
 
     with pytest.raises(asyncpg.UniqueViolationError) as caught:
         await journal.commit(conn, "w1", [again])

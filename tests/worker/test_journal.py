@@ -8,6 +8,7 @@ from perdure.model.outcome import ErrorRecord, Failed, Parked, Released, Succeed
 from perdure.model.rows import OwnedFlags, StepWrite, WaitingFor
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs
+from perdure.store.journal import FEW_STEPS
 from perdure.telemetry import names
 from perdure.worker.lease import lease_clock
 
@@ -29,15 +30,16 @@ async def test_a_start_is_durable_on_return_with_everything_before_it(here: Benc
 
 
 async def test_a_start_that_is_not_as_fresh_as_it_was_taken_for_is_written_all_the_same(here: Bench) -> None:
-    run, other = await here.claim("r", "other")
+    run, *others = await here.claim(*(f"r{number}" for number in range(FEW_STEPS + 1)))
     await run.start(step(0, 1, RUNNING))
 
-    fresh = StepWrite(0, 2, "s0", RUNNING, "[]", fresh=True)
-    await asyncio.gather(run.start(fresh), other.start(step(0, 1, RUNNING)))
+    fresh = [StepWrite(0, 2, "s0", RUNNING, "[]", fresh=True) for _ in range(FEW_STEPS + 1)]
+    await asyncio.gather(*(each.start(write) for each, write in zip([run, *others], fresh, strict=True)))
 
-    assert await recorded(here.conn, "r") == [(0, 10, 2, None)]
-    assert await recorded(here.conn, "other") == [(0, 10, 1, None)]
-    assert here.heard["r"].refused == here.heard["r"].lost == 0
+    for each in (run, *others):
+        assert await recorded(here.conn, each.run_id) == [(0, 10, 2, None)]
+        assert here.heard[each.run_id].refused == here.heard[each.run_id].lost == 0
+    assert here.metrics.value(names.JOURNAL_RETRIES, "contention") == FEW_STEPS + 1
 
 
 async def test_an_outcome_without_a_successor_is_written_alone(here: Bench) -> None:

@@ -42,6 +42,10 @@ SEPARATOR = "\x1f"
 """Stands between the values of a column: no registered name holds it, and JSON has it only as an escape."""
 
 
+FEW_STEPS = 16
+"""Steps up to which the small statement is the cheaper one."""
+
+
 # Not frozen: one of each is made for every run of every statement, and setting the fields of a frozen one costs thrice
 # as much.
 @dataclass(slots=True)
@@ -85,27 +89,29 @@ async def commit(
     was sent as `fresh` and is there already fails it, too (`is_not_fresh`): send it again as `resent`.
     """
     writes = sorted(batch, key=attrgetter("run_id"))
-    rows = await connection.fetch(sql("journal_commit"), *arguments(worker_id, writes, backoff))
+    name, arguments = statement(worker_id, writes, backoff)
+    rows = await connection.fetch(sql(name), *arguments)
     acks = {each.run_id: _as_hoped(each) for each in writes}
     for row in sorted(rows, key=lambda row: row["ended"] is not None):
         _correct(acks[writes[row["run"] - 1].run_id], row)
     return acks
 
 
-def arguments(worker_id: str, writes: Sequence[RunWrites], backoff: Backoff) -> tuple[Any, ...]:
-    """What the statement takes, for runs sorted by their ids."""
-    return (
+def statement(worker_id: str, writes: Sequence[RunWrites], backoff: Backoff) -> tuple[str, tuple[Any, ...]]:
+    """Name and arguments of what writes this, for runs sorted by their ids."""
+    runs = (
         _texts([each.run_id for each in writes]),
         _numbers([each.fence for each in writes]),
         _numbers([each.wake_seq for each in writes]),
         worker_id,
-        *_step_columns(writes),
-        *_ending_columns(writes),
-        backoff.run_retry,
-        backoff.mismatch,
-        backoff.limit,
-        backoff.run_attempts,
     )
+    steps = [(place, step) for place, each in enumerate(writes, 1) for step in each.steps]
+    if len(steps) <= FEW_STEPS and all(each.ending is None for each in writes):
+        return "journal_steps", (*runs, *_columns(steps))
+    fresh = [(place, step) for place, step in steps if step.fresh and not writes[place - 1].resent]
+    others = [(place, step) for place, step in steps if not step.fresh or writes[place - 1].resent]
+    retries = (backoff.run_retry, backoff.mismatch, backoff.limit, backoff.run_attempts)
+    return "journal_commit", (*runs, *_fresh_columns(fresh), *_columns(others), *_ending_columns(writes), *retries)
 
 
 def is_not_fresh(error: BaseException) -> bool:
@@ -160,30 +166,29 @@ def _correct(ack: Ack, row: asyncpg.Record) -> None:
         ack.ended, ack.fence = None, row["fence"]
 
 
-def _step_columns(batch: Sequence[RunWrites]) -> tuple[str, ...]:
-    """Columns of the fresh starts, and of all other writes."""
-    fresh: list[tuple[int, StepWrite]] = []
-    others: list[tuple[int, StepWrite]] = []
-    for place, run in enumerate(batch, 1):
-        for step in run.steps:
-            (fresh if step.fresh and not run.resent else others).append((place, step))
+def _fresh_columns(fresh: Sequence[tuple[int, StepWrite]]) -> tuple[str, ...]:
     return (
         _numbers([place for place, _ in fresh]),
         _numbers([step.index for _, step in fresh]),
         _numbers([step.seq for _, step in fresh]),
         _texts([step.name for _, step in fresh]),
         _texts([step.input for _, step in fresh]),
-        _numbers([place for place, _ in others]),
-        _numbers([step.index for _, step in others]),
-        _numbers([step.seq for _, step in others]),
-        _texts([step.name for _, step in others]),
-        _numbers([step.status for _, step in others]),
-        _texts([step.input for _, step in others]),
-        _texts([step.output for _, step in others]),
-        _texts([step.error for _, step in others]),
-        _numbers([step.attempts for _, step in others]),
-        _texts([step.attempt_errors for _, step in others]),
-        _some_numbers([step.wake_in for _, step in others]),
+    )
+
+
+def _columns(steps: Sequence[tuple[int, StepWrite]]) -> tuple[str, ...]:
+    return (
+        _numbers([place for place, _ in steps]),
+        _numbers([step.index for _, step in steps]),
+        _numbers([step.seq for _, step in steps]),
+        _texts([step.name for _, step in steps]),
+        _numbers([step.status for _, step in steps]),
+        _texts([step.input for _, step in steps]),
+        _texts([step.output for _, step in steps]),
+        _texts([step.error for _, step in steps]),
+        _numbers([step.attempts for _, step in steps]),
+        _texts([step.attempt_errors for _, step in steps]),
+        _some_numbers([step.wake_in for _, step in steps]),
     )
 
 
