@@ -23,8 +23,11 @@ from perdure.worker.service import Service, backoff
 log = get_logger(__name__)
 
 TICK_SECONDS = 0.1
-"""Seconds between looks for runs that wait in memory: they wait for a second or so, and most wakes of this process's
-own runs are heard of without a look."""
+"""Seconds between looks for runs that wait in memory: mostly they wait for a second or so, and wakes that this process
+makes are heard of without a look."""
+
+LONGEST_TICK = 1.0
+"""Seconds between looks for those that have waited for long, beside a step that takes hours."""
 
 BATCH = 200
 """Runs told in one statement: it holds their row locks for a few milliseconds."""
@@ -49,6 +52,7 @@ class Wakes(Service):
         self._events: list[store.Event] = []
         self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
         self._news = asyncio.Event()
+        self._tick = TICK_SECONDS
 
     # -- what runs here brought about
 
@@ -80,6 +84,7 @@ class Wakes(Service):
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(run_id, {})
         waiting[future] = seen
+        self._tick = TICK_SECONDS
         self._news.set()
         try:
             await future
@@ -117,10 +122,10 @@ class Wakes(Service):
         """Until there is news, or the next look is due."""
         if self._waiting:
             try:
-                async with asyncio.timeout(TICK_SECONDS):
+                async with asyncio.timeout(self._tick):
                     await self._news.wait()
             except TimeoutError:
-                pass
+                self._tick = min(LONGEST_TICK, self._tick * 1.5)
         else:
             await self._news.wait()
         self._news.clear()
