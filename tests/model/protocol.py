@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.model.database import RULES, Database, miscounted, put
 from tests.model.state import (
     ANSWERED,
-    CANCELLED,
     DEAD,
     DRAINING,
     ENDED,
@@ -25,11 +25,8 @@ from tests.model.state import (
     OFF,
     RUNNING,
     SENT,
-    STARTED,
     STOPPED,
-    SUCCEEDED,
     WAITING,
-    Answer,
     Process,
     Run,
     State,
@@ -37,9 +34,6 @@ from tests.model.state import (
     Step,
     Worker,
 )
-
-RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "R16", "sweep")
-"""What can be switched off. `sweep`: who waits for something that is there is woken again and again."""
 
 OWN, FAULT, REQUEST = "own", "fault", "request"
 
@@ -65,11 +59,11 @@ class Protocol:
     processes: int = 2
     sends: bool = True
     """Whether the message that the program waits for is ever sent."""
-    _bump: int = field(init=False, default=1)
+    database: Database = field(init=False, default=Database(frozenset()))
 
     def __post_init__(self) -> None:
         assert self.off <= set(RULES), self.off
-        object.__setattr__(self, "_bump", 0 if "R2" in self.off else 1)
+        object.__setattr__(self, "database", Database(self.off))
 
     def on(self, rule: str) -> bool:
         """Whether the rule holds."""
@@ -106,7 +100,7 @@ class Protocol:
             yield from self._process(state, number, process)
         for number, statement in enumerate(state.late):
             rest = state._replace(late=state.late[:number] + state.late[number + 1 :])
-            after, _, violation = self.execute(rest, statement)
+            after, _, violation = self.database.execute(rest, statement)
             yield Event(f"late: {_say(statement)}", OWN, after, violation)
         for number, worker in enumerate(state.workers):
             yield from self._lease(state, number, worker)
@@ -127,7 +121,7 @@ class Protocol:
                     yield Event(f"{name} sends a claim", OWN, _with(state, number, sent))
             case "sent":
                 assert process.statement is not None
-                after, answer, violation = self.execute(state, process.statement)
+                after, answer, violation = self.database.execute(state, process.statement)
                 answered = process._replace(at=ANSWERED, answer=answer)
                 yield Event(
                     f"{name}'s {_say(process.statement)} commits", OWN, _with(after, number, answered), violation
@@ -227,7 +221,7 @@ class Protocol:
         violation = ""
         if state.steps[position].status == FINAL:
             violation = f"step {position} is finished and its body begins again"
-        bodies = _put(state.bodies, position, state.bodies[position] + 1)
+        bodies = put(state.bodies, position, state.bodies[position] + 1)
         if bodies[position] > 1 + state.faults:
             violation = violation or f"step {position} runs again and nothing had gone wrong"
         after = state._replace(bodies=bodies)
@@ -242,7 +236,7 @@ class Protocol:
     def _stopped(self, state: State, number: int, process: Process, name: str) -> Event:
         worker = state.workers[process.worker]
         if worker.state in (LIVE, DRAINING):
-            state = state._replace(workers=_put(state.workers, process.worker, worker._replace(state=STOPPED)))
+            state = state._replace(workers=put(state.workers, process.worker, worker._replace(state=STOPPED)))
         return Event(f"{name} stops cleanly", OWN, _with(state, number, Process(worker=process.worker)))
 
     def _register(self, state: State, number: int, label: str) -> Event:
@@ -255,14 +249,14 @@ class Protocol:
         if worker.state in (DEAD, STOPPED):
             yield self._register(_orphan(state, process), number, f"{name} hears that it is dead and registers anew")
             return
-        held = state._replace(workers=_put(state.workers, process.worker, worker._replace(out=False)))
+        held = state._replace(workers=put(state.workers, process.worker, worker._replace(out=False)))
         if worker.out:
             yield Event(f"{name} beats", OWN, held)
         run = state.run
         holds = process.at != IDLE and process.fence == run.fence
         asking = process.statement is not None and process.statement.kind == "claim"
         if self.on("R6") and run.status == RUNNING and run.owner == process.worker and not holds and not asking:
-            given = run._replace(status=ENQUEUED, owner=-1, fence=run.fence + self._bump, epoch=run.epoch + 1)
+            given = self.database.disowned(run, ENQUEUED)
             yield Event(f"{name} beats and gives back what it does not know", OWN, held._replace(run=given))
 
     def _cut(self, state: State, number: int, process: Process, name: str) -> Event:
@@ -275,97 +269,6 @@ class Protocol:
             left = process._replace(at=SENT, answer=None)
         return Event(f"{name}'s connection is cut", FAULT, _with(after, number, left))
 
-    # -- what the database does
-
-    def execute(self, state: State, statement: Statement) -> tuple[State, Answer, str]:
-        """One statement: the state after it, its answer, what it broke."""
-        if statement.kind == "claim":
-            return self._claim(state, statement)
-        run = state.run
-        owned = run.fence == statement.fence
-        if self.on("R1"):
-            owned = owned and run.status == RUNNING and run.owner == statement.worker
-        if not owned:
-            return state, Answer(False), ""
-        violation = "" if run.epoch == statement.epoch else "a write by somebody who does not own the run any more"
-        answer = Answer(True, run.fence, run.epoch, wake=run.wake, cancel=run.cancel, suspended=run.suspended)
-        if statement.kind == "recv":
-            state, answer, broken = self._receive(state, statement, answer)
-            return state, answer, violation or broken
-        steps, broken = state.steps, ""
-        if statement.finish >= 0:
-            steps, broken = self._upsert(steps, statement.finish, FINAL, statement.fence, statement.seq)
-        if statement.start >= 0 and not run.cancel:
-            steps, other = self._upsert(steps, statement.start, STARTED, statement.fence, statement.seq + 1)
-            broken = broken or other
-        violation = violation or broken
-        if statement.ending:
-            run, broken = self._end(run, statement)
-            violation = violation or broken
-            answer = answer._replace(ended=run.epoch != answer.epoch)
-        return state._replace(run=run, steps=steps), answer, violation
-
-    def _claim(self, state: State, statement: Statement) -> tuple[State, Answer, str]:
-        run, worker = state.run, state.workers[statement.worker]
-        ready = run.status == ENQUEUED and (not run.suspended or (run.cancel and self.on("R10")))
-        if not ready or (self.on("R4") and (worker.state != LIVE or worker.out)):
-            return state, Answer(False), ""
-        taken = run._replace(
-            status=RUNNING,
-            owner=statement.worker,
-            fence=run.fence + 1,
-            epoch=run.epoch + 1,
-            recoveries=run.recoveries + (0 if self.on("R12") else 1),
-        )
-        position = next((at for at, step in enumerate(state.steps) if step.status != FINAL), len(state.steps))
-        answer = Answer(True, taken.fence, taken.epoch, position, run.wake, run.cancel, run.suspended)
-        return state._replace(run=taken), answer, _miscounted(taken, state)
-
-    def _receive(self, state: State, statement: Statement, answer: Answer) -> tuple[State, Answer, str]:
-        at = statement.start
-        if state.steps[at].status == FINAL:
-            return state, answer, ""
-        if state.message != 1:
-            steps = state.steps
-            if self.on("R16"):
-                steps, _ = self._upsert(steps, at, STARTED, statement.fence, statement.seq)
-            return state._replace(steps=steps), answer._replace(got=False), ""
-        if self.on("R16") and (state.steps[at].fence, state.steps[at].seq) >= (statement.fence, statement.seq):
-            # A late copy of a look that found nothing, and was answered so.
-            return state, answer._replace(got=False), ""
-        steps, broken = self._upsert(state.steps, at, FINAL, statement.fence, statement.seq)
-        return state._replace(steps=steps, message=2), answer, broken
-
-    def _upsert(
-        self, steps: tuple[Step, ...], at: int, status: int, fence: int, seq: int
-    ) -> tuple[tuple[Step, ...], str]:
-        row = steps[at]
-        if self.on("R3") and (row.status == FINAL or (row.fence, row.seq) >= (fence, seq)):
-            return steps, ""
-        broken = f"step {at} was finished and is open again" if row.status == FINAL and status != FINAL else ""
-        return _put(steps, at, Step(status, fence, seq)), broken
-
-    def _end(self, run: Run, statement: Statement) -> tuple[Run, str]:
-        broken = ""
-        match statement.ending:
-            case "succeed":
-                if run.cancel:
-                    if self.on("R9"):
-                        return run, ""
-                    broken = "the run succeeds although a cancel was accepted"
-                status = SUCCEEDED
-            case "cancel":
-                status = CANCELLED
-            case "park":
-                seen = run.wake == statement.seen and not run.cancel
-                status = WAITING if seen or not self.on("R7") else ENQUEUED
-            case _:
-                status = ENQUEUED
-        return (
-            run._replace(status=status, owner=-1, fence=run.fence + self._bump, epoch=run.epoch + 1),
-            broken,
-        )
-
     # -- leases and recovery
 
     def _lease(self, state: State, number: int, worker: Worker) -> Iterator[Event]:
@@ -375,11 +278,11 @@ class Protocol:
                 # Nobody beats for it any more: no further fault. Else its process is paused or cut off.
                 gone = state.processes[worker.process].worker != number or state.processes[worker.process].at == OFF
                 if gone or state.faults < self.faults:
-                    after = state._replace(workers=_put(state.workers, number, worker._replace(out=True)))
+                    after = state._replace(workers=put(state.workers, number, worker._replace(out=True)))
                     after = after if gone else after._replace(faults=state.faults + 1)
                     yield Event(f"the lease of {name} runs out", OWN if gone else FAULT, after)
             else:
-                dead = _put(state.workers, number, worker._replace(state=DEAD))
+                dead = put(state.workers, number, worker._replace(state=DEAD))
                 yield Event(f"{name} is marked dead", OWN, state._replace(workers=dead, deaths=state.deaths + 1))
             return
         if worker.forgotten:
@@ -389,21 +292,11 @@ class Protocol:
             after = state
             violation = ""
             if owns:
-                run = self._moved(state.run, worker)
-                after, violation = state._replace(run=run), _miscounted(run, state)
+                run = self.database.moved(state.run, worker)
+                after, violation = state._replace(run=run), miscounted(run, state)
             if not self.on("R5"):
-                after = after._replace(workers=_put(state.workers, number, worker._replace(forgotten=True)))
+                after = after._replace(workers=put(state.workers, number, worker._replace(forgotten=True)))
             yield Event(f"the runs of {name} are moved", OWN, after, violation)
-
-    def _moved(self, run: Run, worker: Worker) -> Run:
-        counts = worker.state == DEAD or not self.on("R12")
-        return run._replace(
-            status=CANCELLED if run.cancel else ENQUEUED,
-            owner=-1,
-            fence=run.fence + self._bump,
-            epoch=run.epoch + 1,
-            recoveries=run.recoveries + (1 if counts else 0),
-        )
 
     # -- from outside
 
@@ -412,38 +305,23 @@ class Protocol:
         if self.sends and "recv" in self.program and state.message == 0:
             yield Event("a message is written", OWN, state._replace(message=1, poke=True))
         if state.poke:
-            woken = self._woken(run._replace(wake=run.wake + 1))
+            woken = self.database.woken(run._replace(wake=run.wake + 1))
             yield Event("its receiver is woken", OWN, state._replace(run=woken, poke=False))
             if state.faults < self.faults:
                 yield Event("its sender dies", FAULT, state._replace(poke=False, faults=state.faults + 1))
         if self.on("sweep") and run.status == WAITING and state.message == 1:
-            yield Event("the sweep wakes who has a message", OWN, state._replace(run=self._woken(run)))
+            yield Event("the sweep wakes who has a message", OWN, state._replace(run=self.database.woken(run)))
         for request in sorted(self.requests - state.asked - {"stop"}):
             if run.status in ENDED or (request == "resume" and not run.suspended):
                 continue
             kind = OWN if request == "resume" else REQUEST
-            yield Event(request, kind, state._replace(run=self._asked(run, request), asked=state.asked | {request}))
-
-    def _woken(self, run: Run) -> Run:
-        if run.status != WAITING:
-            return run
-        return run._replace(status=ENQUEUED, fence=run.fence + self._bump, epoch=run.epoch + 1)
-
-    def _asked(self, run: Run, request: str) -> Run:
-        if request in ("suspend", "resume"):
-            return run._replace(suspended=request == "suspend")
-        run = run._replace(cancel=True)
-        if run.status in (ENQUEUED, WAITING) and self.on("R8"):
-            return run._replace(status=CANCELLED, fence=run.fence + self._bump, epoch=run.epoch + 1)
-        return run
-
-
-def _put(items: tuple, at: int, item: object) -> tuple:  # type: ignore[type-arg]
-    return (*items[:at], item, *items[at + 1 :])
+            yield Event(
+                request, kind, state._replace(run=self.database.asked(run, request), asked=state.asked | {request})
+            )
 
 
 def _with(state: State, number: int, process: Process) -> State:
-    return state._replace(processes=_put(state.processes, number, process))
+    return state._replace(processes=put(state.processes, number, process))
 
 
 def _sorted(late: tuple[Statement, ...], *more: Statement) -> tuple[Statement, ...]:
@@ -455,10 +333,6 @@ def _orphan(state: State, process: Process) -> State:
     if process.at != SENT or process.statement is None:
         return state
     return state._replace(late=_sorted(state.late, process.statement))
-
-
-def _miscounted(run: Run, state: State) -> str:
-    return "a recovery is counted and no worker has died" if run.recoveries > state.deaths else ""
 
 
 def _say(statement: Statement) -> str:

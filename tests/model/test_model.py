@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.model.database import RULES
 from tests.model.explore import Found, explore
 from tests.model.instances import BROKEN, SAVED, SMALL, Broken
-from tests.model.protocol import RULES, Protocol
+from tests.model.protocol import Protocol
 
 LIMIT = 300_000
 """More states than any instance here has: an instance that grows beyond it has to become smaller."""

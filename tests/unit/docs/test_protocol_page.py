@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.protocol import RULES
+from tests.model.database import RULES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/protocol.md").read_text()
