@@ -14,7 +14,7 @@ from perdure.errors import (
     StepBuiltElsewhere,
     UnexpectedStep,
 )
-from perdure.model.outcome import NO_WAKE, Cancelled, Mismatch, Parked
+from perdure.model.outcome import NO_WAKE, Cancelled, Mismatch, Parked, Released
 from perdure.model.states import StepStatus
 
 from tests.support.engine import Engine, output_of, statuses
@@ -257,3 +257,19 @@ async def test_calls_and_steps_take_their_indexes_in_the_order_in_which_they_are
     run = engine.run_of(flow)
     output_of(await engine.execute(run))
     assert [name for name, _ in run.statuses()] == ["other", "perdure.sleep", "other", "perdure.sleep"]
+
+
+async def test_a_claim_that_has_written_as_much_as_one_may_gives_its_run_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("perdure.engine.steps.MAX_WRITES", 10)
+
+    @engine.workflow
+    async def flow():
+        for _ in range(15):
+            await perdure.sleep(0)
+        return "slept"
+
+    run = engine.run_of(flow)
+    assert isinstance(await engine.execute(run), Released)
+    assert output_of(await engine.execute(run)) == "slept"

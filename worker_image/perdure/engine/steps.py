@@ -97,7 +97,15 @@ class Steps:
         if isinstance(decision, Diverged):
             self._run.abort(Mismatch(decision.error), decision.error.message)
             raise self._run.signal()
+        if not isinstance(decision, Return | Raise):
+            self._bound()
         return recorded, decision
+
+    def _bound(self) -> None:
+        """Raises the signal when this claim has written as much as one may."""
+        if self._seq >= MAX_WRITES:
+            self._run.interrupt(ReleaseRequested(f"{self._seq} writes under one claim: the run goes on under another"))
+            raise self._run.signal()
 
     def next_seq(self) -> int:
         """The number of the run's next write."""
@@ -109,9 +117,7 @@ class Steps:
         text: str | None = call.input
         task = asyncio.current_task()
         assert task is not None
-        if self._seq >= MAX_WRITES:
-            self._run.interrupt(ReleaseRequested(f"{self._seq} writes under one claim: the run goes on under another"))
-            raise self._run.signal()
+        self._bound()
         while True:
             self.in_progress.add(task)
             self.backoffs.started()
