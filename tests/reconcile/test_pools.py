@@ -125,6 +125,8 @@ async def test_a_changed_template_is_a_new_version_and_the_old_one_goes_with_its
         await place.apply("new", FLOW)
         fresh = await register(conn, place, manifest=KNOWS, id="worker-2", pod_uid="2", version=new)
         await eventually(lambda: _is_retired(conn, worker.id), "its worker is retired")
+        stored = "SELECT count(*) FROM perdure.workflows WHERE name = 'new'"
+        await eventually(lambda: conn.fetchval(stored), "the run is stored")
         assert await claim(conn, worker) == []
         assert [each.name for each in await claim(conn, fresh)] == ["new"]
         await end(conn, worker, run, Succeeded("1"))
