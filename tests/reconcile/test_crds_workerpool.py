@@ -51,7 +51,14 @@ def test_defaults_are_those_of_the_models(pools: Objects) -> None:
 def test_everything_of_a_pool_can_be_changed(pools: Objects) -> None:
     name = pools.create(pool_spec(), "p")["metadata"]["name"]
     template = {"spec": {"containers": [{"name": "worker", "image": "example.com/worker:2"}]}}
-    change = {"template": template, "queues": ["fast"], "slots": 8, "suspend": True, "modules": ["other"], "bootstrap": "a:b"}
+    change = {
+        "template": template,
+        "queues": ["fast"],
+        "slots": 8,
+        "suspend": True,
+        "modules": ["other"],
+        "bootstrap": "a:b",
+    }
     assert pools.merge(name, {"spec": change})["metadata"]["generation"] == 2
 
 
