@@ -20,7 +20,7 @@ class History:
         self._rows = {step.index: step for step in steps}
         self._last = max(self._rows, default=-1)
         self._more = more
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock() if more is not None else None
 
     def knows(self, index: int) -> bool:
         """Whether `take` has the answer for this index without reading on."""
@@ -28,6 +28,8 @@ class History:
 
     async def read_to(self, index: int) -> None:
         """Read pages until `knows(index)`."""
+        if self._lock is None:
+            return
         async with self._lock:
             while self._more is not None and index > self._last:
                 page = await self._more(self._last)

@@ -90,7 +90,8 @@ class RecordedStep:
     """Seconds until `wake_at` by the database's clock when the row was read; negative when it has passed."""
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, since setting the fields of a frozen one costs thrice as much, and there are many; nobody changes one.
+@dataclass(slots=True)
 class ClaimedRun:
     """A run that this process owns under `fence`, with everything needed to execute it."""
 
@@ -116,8 +117,7 @@ class ClaimedRun:
     """The run that started this one."""
 
 
-# Not frozen, because two are made for every step and setting the fields of a frozen one costs thrice as much; nobody
-# changes one.
+# Not frozen, as the claimed run: two are made for every step.
 @dataclass(slots=True)
 class StepWrite:
     """The whole state of one step after one event, for the journal. Folding two writes of one index = the later.
