@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 from perdure.errors import ConfigurationError, PoolerInTheWay
 from perdure.model.outcome import Succeeded
@@ -58,16 +59,15 @@ async def test_a_pooler_that_nobody_told_us_of_is_named(bouncer: Bouncer) -> Non
 
 async def test_a_pooler_that_swallows_our_settings_is_named_when_a_statement_is_missing(pg_url: str) -> None:
     with Bouncer(pg_url, more=IGNORE, servers=2) as bouncer:
-        links = [Link(bouncer.plain_url, application_name=f"l{n}", statement_timeout=5.0) for n in range(4)]
-
-        async def use(link: Link) -> None:
-            for _ in range(50):
-                await link.call(runs.get_status, "nobody")
-
+        link = Link(bouncer.plain_url, application_name="unaware", statement_timeout=5.0)
+        await link.call(runs.get_status, "nobody")
+        other = await asyncpg.connect(bouncer.plain_url, statement_cache_size=0)
+        # It gets the session in which the statement is prepared, and keeps it.
+        await other.execute("BEGIN")
         with pytest.raises(PoolerInTheWay, match="PERDURE_DATABASE_POOLER=transaction"):
-            await asyncio.gather(*map(use, links))
-        for link in links:
-            link.drop()
+            await link.call(runs.get_status, "nobody")
+        link.drop()
+        other.terminate()
 
 
 async def test_twenty_clients_on_three_sessions_run_everything_once(bouncer: Bouncer, conn: Connection) -> None:
