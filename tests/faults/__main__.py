@@ -24,9 +24,13 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     began = time.monotonic()
     with serving() as server:
-        outcome = asyncio.run(session(server, options.seed, options.seconds))
+        outcome = asyncio.run(session(server, options.seed, options.seconds, say=_say))
     print(*lines(outcome, time.monotonic() - began), sep="\n", flush=True)
     return 1 if outcome.problems else 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def lines(outcome: Outcome, took: float) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -33,6 +33,9 @@ POLL_SECONDS = 0.1
 LATE_SECONDS = 10.0
 """Statements may commit at least so late, also in a short session: several leases."""
 
+PROGRESS_SECONDS = 10.0
+"""Between two lines about how far the session is."""
+
 TROUBLE_SHOWN = 5
 LOG_LINES = 40
 
@@ -57,8 +60,16 @@ class Outcome:
         return sum(problem.kind is kind for problem in self.problems)
 
 
-async def session(server: PostgresServer, seed: int, seconds: float, *, workers: int = WORKERS) -> Outcome:
-    """Faults for so many seconds, drawn from the seed; raises nothing because of what it finds."""
+async def session(
+    server: PostgresServer,
+    seed: int,
+    seconds: float,
+    *,
+    workers: int = WORKERS,
+    say: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Faults for so many seconds, drawn from the seed; raises nothing because of what it finds. `say` hears how far
+    it is."""
     outcome = Outcome(seed, seconds)
     async with AsyncExitStack() as stack:
         base = await stack.enter_async_context(database(server))
@@ -68,19 +79,29 @@ async def session(server: PostgresServer, seed: int, seconds: float, *, workers:
         ]
         keepers = [asyncio.create_task(worker.keep_alive()) for worker in pool]
         load = Load(seed, base, AT_ONCE)
+        progress = asyncio.create_task(_tell(load, outcome, seconds, say))
         try:
             injector = Injector(seed, pool, base, outcome.faults, latest=max(LATE_SECONDS, seconds / 4))
             await _trouble(load, injector, seconds)
             await _peace(load, pool, server, base)
         finally:
-            for keeper in keepers:
-                keeper.cancel()
-            await asyncio.wait(keepers)
+            for task in (progress, *keepers):
+                task.cancel()
+            await asyncio.wait([progress, *keepers])
         found = await read(base)
         outcome.problems = judge(load.runs.values(), found)
         _fill(outcome, found, pool)
         outcome.story = await _story(outcome.problems, found, base, pool)
     return outcome
+
+
+async def _tell(load: Load, outcome: Outcome, seconds: float, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    while True:
+        await asyncio.sleep(PROGRESS_SECONDS)
+        passed = time.monotonic() - began
+        stage = f"{passed:.0f} of {seconds:.0f} s" if passed < seconds else "no more faults, waiting for the last ends"
+        say(f"{stage}: {len(load.runs)} runs started, {outcome.faults.total()} faults")
 
 
 async def _trouble(load: Load, injector: Injector, seconds: float) -> None:
