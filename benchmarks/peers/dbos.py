@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ DIRECT, QUEUE = "started directly", "from a queue"
 ENDED = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
 
 
-class Dbos:
+class Dbos(ABC):
     """`in_flight`: runs at once in the process that starts them; `concurrency`: of the queue's worker. `per_second`:
     more than it drains, so that the backlog lasts."""
 
@@ -31,8 +32,9 @@ class Dbos:
         self._per_second = per_second
         self._command: Sequence[str | Path] = ()
 
+    @abstractmethod
     def install(self) -> None:
-        raise NotImplementedError
+        """Set `_command`, from the registries."""
 
     @asynccontextmanager
     async def drain(self, bench: Bench, way: str) -> AsyncIterator[Drain]:

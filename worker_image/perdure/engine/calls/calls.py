@@ -86,8 +86,8 @@ class Common:
         return rebuild(error, NONE, "")
 
     def plainly(self) -> Coroutine[Any, Any, Any]:
-        """Not at all."""
-        raise NotImplementedError
+        """Not at all: `build` refuses the kind where nothing is recorded."""
+        raise AssertionError(f"{type(self).__name__} is done in a run only")
 
 
 class DurableCall(PendingCall[R], Generic[R]):
