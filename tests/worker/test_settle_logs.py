@@ -4,14 +4,16 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import structlog
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs
-from perdure.telemetry.logs import configure
-from perdure.telemetry.settles import LOGGER, TABLE, Settle, tell
+from perdure.telemetry import settles
+from perdure.telemetry.logs import configure, get_logger
+from perdure.telemetry.settles import LOGGER, NOT_AT_ONCE, TABLE, Settle, tell
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
@@ -37,20 +39,36 @@ class Records:
 
         await eventually(there, f"{run_id} is logged as {how.value}")
         (record,) = [each for each in self.of(run_id) if each["outcome"] == how.value]
-        assert record["message"] == TABLE[how][1]
         return record
+
+
+@contextmanager
+def logging_at(level: str) -> Iterator[io.StringIO]:
+    """Where the records go, in production's form, until the block is left."""
+    root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure(level, stream=stream, json=True)
+    try:
+        yield stream
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+        logging.getLogger(LOGGER).setLevel(logging.NOTSET)
+        structlog.reset_defaults()
 
 
 @pytest.fixture
 def records() -> Iterator[Records]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    stream = io.StringIO()
-    configure("DEBUG", stream=stream, json=True)
-    yield Records(stream)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    with logging_at("DEBUG") as stream:
+        yield Records(stream)
+
+
+@pytest.fixture
+def by_default() -> Iterator[io.StringIO]:
+    """The records that are written at the default level."""
+    with logging_at("INFO") as stream:
+        yield stream
 
 
 def attempts(record: dict[str, Any]) -> tuple[int, int | None]:
@@ -85,7 +103,8 @@ async def test_a_success_after_a_failure_is_no_debugging(db: str, conn: Connecti
     async with working(db):
         await finished(conn, "r1")
         record = await records.one("r1", Settle.SUCCEEDED)
-    assert (record["level"], record["run_attempts"]) == ("info", 1)
+    assert (record["level"], record["message"]) == ("info", NOT_AT_ONCE[1])
+    assert record["run_attempts"] == 1
 
 
 async def test_a_park(db: str, conn: Connection, records: Records) -> None:
@@ -159,17 +178,53 @@ async def test_a_run_that_another_worker_has(db: str, conn: Connection, records:
         assert record["level"] == "warning"
 
 
-def test_what_went_as_it_should_is_not_built_where_nobody_reads_it() -> None:
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    configure("INFO", stream=stream, json=True)
-    try:
-        for how in Settle:
-            tell(how, worker_id="w", run_id=how.value, workflow="x", run_attempts=0, max_run_attempts=3)
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        structlog.reset_defaults()
-    told = {json.loads(line)["outcome"] for line in stream.getvalue().splitlines()}
-    assert {each.value for each in Settle} - told == {"succeeded", "parked", "woken"}
+def tell_all(**changes: Any) -> None:
+    """Tell of one run for every way, named after it."""
+    said = {"worker_id": "w", "workflow": "x", "run_attempts": 0, "max_run_attempts": 3, **changes}
+    for how in Settle:
+        tell(how, run_id=how.value, **said)
+
+
+def told(stream: io.StringIO) -> dict[str, dict[str, Any]]:
+    """The records by outcome."""
+    return {record["outcome"]: record for record in map(json.loads, stream.getvalue().splitlines())}
+
+
+NOBODY_USED_A_BUDGET = {Settle.SUCCEEDED, Settle.PARKED, Settle.WOKEN}
+
+
+def test_by_default_what_used_no_budget_is_not_told(by_default: io.StringIO) -> None:
+    tell_all()
+    assert set(Settle) - set(told(by_default)) == NOBODY_USED_A_BUDGET
+
+
+@pytest.mark.parametrize("used", [{"run_attempts": 1}, {"recoveries": 2}], ids=["attempts", "recoveries"])
+def test_by_default_a_success_that_used_a_budget_is_told(by_default: io.StringIO, used: dict[str, int]) -> None:
+    tell_all(**used)
+    record = told(by_default)[Settle.SUCCEEDED]
+    assert (record["level"], record["message"]) == ("info", NOT_AT_ONCE[1])
+    assert used.items() <= record.items()
+
+
+def test_a_record_has_the_message_of_its_way(by_default: io.StringIO) -> None:
+    tell_all()
+    assert {how: record["message"] for how, record in told(by_default).items()} == {
+        how.value: TABLE[how][1] for how in set(Settle) - NOBODY_USED_A_BUDGET
+    }
+
+
+def test_the_level_of_the_one_logger_shows_all_of_them_and_nothing_else(by_default: io.StringIO) -> None:
+    logging.getLogger(LOGGER).setLevel(logging.DEBUG)
+    get_logger("perdure.elsewhere").debug("noise", outcome="noise")
+    tell_all()
+    assert set(told(by_default)) == set(Settle)
+
+
+def test_nothing_is_built_where_nobody_reads_it(by_default: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Untouchable:
+        def log(self, *_: object, **__: object) -> None:
+            raise AssertionError("a record was built")
+
+    monkeypatch.setattr(settles, "log", Untouchable())
+    for how in NOBODY_USED_A_BUDGET:
+        tell(how, worker_id="w", run_id="r1", workflow="x", run_attempts=0, max_run_attempts=3)

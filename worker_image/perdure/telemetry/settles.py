@@ -1,8 +1,9 @@
 """One log record for each way in which a worker is done with a run, so that the use of retries can be audited.
 
 Called by the worker's runner and by whoever moves runs of dead workers. The records have a logger of their own,
-`perdure.runs`: what went as it should is at DEBUG, since it comes with every run, what somebody asked for at INFO,
-what went wrong at WARNING. No record holds what a user wrote, the message of an exception least of all.
+`perdure.runs`: what went as it should is at DEBUG, since it comes with every run, what somebody asked for and a
+success that took retries at INFO, what went wrong at WARNING. So the default level shows every use of a budget, and
+costs nothing where none was used. No record holds what a user wrote, the message of an exception least of all.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ TABLE: dict[Settle, tuple[int, str]] = {
 }
 """Level and message of each."""
 
+NOT_AT_ONCE = (logging.INFO, "a run succeeded, but not at the first attempt")
+"""Level and message of a success that used up some of the run's attempts or recoveries: rare, and worth to be seen."""
+
 
 def tell(
     how: Settle,
@@ -62,11 +66,13 @@ def tell(
     max_run_attempts: int | None,
     **more: object,
 ) -> None:
-    """Log it. `run_attempts` counts failures, this one included; `max_run_attempts` None: as the next worker says."""
+    """Log it. `run_attempts` counts failures, this one included; `max_run_attempts` None: as the next worker says.
+
+    Of `more`, `recoveries` is how often the run was taken from a dead worker since it last got on.
+    """
     level, message = TABLE[how]
-    if how is Settle.SUCCEEDED and run_attempts:
-        # It took more than one attempt: worth to be seen, and rare.
-        level = logging.INFO
+    if how is Settle.SUCCEEDED and (run_attempts or more.get("recoveries")):
+        level, message = NOT_AT_ONCE
     if _enabled(level):
         log.log(
             level,
