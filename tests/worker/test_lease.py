@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from perdure.model.rows import OwnedRun, WorkerRow
 from perdure.model.states import RunStatus, WorkerState
 from perdure.store import workers
 from perdure.telemetry import names
+from perdure.telemetry.names import Metric
 from perdure.worker import beater
 from perdure.worker.beater import EXIT_CODE, Beater, Heard
 from perdure.worker.lease import LocalLease, lease_clock
@@ -36,11 +36,16 @@ class Listener:
     rows: list[tuple[int, Sequence[OwnedRun]]] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     exits: list[int] = field(default_factory=list)
+    asked: threading.Event = field(default_factory=threading.Event)
     exited: threading.Event = field(default_factory=threading.Event)
 
     def pong(self) -> int:
         self.stamps += 1
         return self.stamps
+
+    def count_bodies(self) -> int:
+        self.asked.set()
+        return self.bodies
 
     def exit_process(self, code: int) -> None:
         self.exits.append(code)
@@ -51,7 +56,7 @@ class Listener:
             pong=self.pong,
             rows=lambda stamp, rows: self.rows.append((stamp, rows)),
             dead=self.dead.append,
-            bodies=lambda: self.bodies,
+            bodies=self.count_bodies,
             exit_process=self.exit_process,
         )
 
@@ -111,15 +116,27 @@ async def test_the_local_lease_never_outlasts_that_of_the_database(db: str, conn
         assert here <= there + lease.seconds / 3
 
 
-async def test_a_loop_that_does_not_answer_gets_no_beat(db: str, conn: Connection) -> None:
+async def test_a_loop_that_does_not_answer_gets_no_beat(
+    db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with beating(conn, db, 1.2) as (listener, lease, metrics):
+        skipped = threading.Semaphore(0)
+        count = metrics.count
+
+        def heard(metric: Metric, *labels: str, by: float = 1.0) -> None:
+            count(metric, *labels, by=by)
+            if metric is names.BEATS_SKIPPED:
+                skipped.release()
+
+        monkeypatch.setattr(metrics, "count", heard)
         await beaten(listener)
         sent = len(listener.rows)
-        time.sleep(1.5)  # noqa: ASYNC251 - this is the fault
+        # This is the fault: the loop is blocked here, until a lease of beats was skipped.
+        for _ in range(beater.BEATS_PER_LEASE):
+            assert skipped.acquire(timeout=10.0)
         assert not lease.holds()
         # Nothing had been sent while it slept; once it answers, beats go on.
         await beaten(listener, sent + 1)
-        assert metrics.value(names.BEATS_SKIPPED) >= 1
         assert listener.dead == []
 
 
@@ -133,13 +150,18 @@ async def test_a_worker_marked_dead_hears_it_once(db: str, conn: Connection) -> 
 
 
 async def test_cut_and_refused_connections_are_made_again(db: str, conn: Connection, pg_server: PostgresServer) -> None:
-    async with Proxy(pg_server.port) as proxy, beating(conn, proxy.through(db), 2.0) as (listener, lease, _):
+    async with Proxy(pg_server.port) as proxy, beating(conn, proxy.through(db), 2.0) as (listener, lease, metrics):
         for _ in range(3):
             count = len(listener.rows)
             await beaten(listener, count + 1)
             proxy.refuse()
             proxy.cut()
-            await asyncio.sleep(0.3)
+            failures = metrics.value(names.STORE_ERRORS, "beat", "connection")
+
+            async def failed(before: float = failures) -> bool:
+                return metrics.value(names.STORE_ERRORS, "beat", "connection") > before
+
+            await eventually(failed, "a beat fails")
             proxy.accept()
         await beaten(listener, len(listener.rows) + 1)
         assert lease.holds()
@@ -156,7 +178,9 @@ async def test_a_silent_database_stops_the_bodies_in_the_end_and_the_process_liv
         proxy.cut()
         assert "no beat succeeded for 2" in await dead(listener)
         assert not lease.holds()
-        assert not await asyncio.to_thread(listener.exited.wait, 1.0)
+        assert await asyncio.to_thread(listener.asked.wait, 10.0), "it looks whether bodies are left"
+    # The beater's thread has ended: what it has not done by now it never does.
+    assert listener.exits == []
 
 
 async def test_a_body_that_does_not_stop_then_ends_the_process(

@@ -1,30 +1,68 @@
 """The sweeps on a real database: who is marked dead, by whom, and what happens to what they held."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from perdure.model.rows import WorkerRow
 from perdure.model.states import RunStatus, WorkerState
 from perdure.store import runs, workers
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
+from perdure.worker import sweeper as sweeper_module
+from perdure.worker.lease import lease_clock
 from perdure.worker.link import Connection, Link
 from perdure.worker.sweeper import Sweeper
 from perdure.worker.worker import new_metrics
 
+from tests.support.cuts import Cutter
 from tests.support.pgwait import eventually, holding
 from tests.support.workerproc import enqueue
 
 LEASE = 0.6
+NAME = "sweeper-under-test"
+
+
+class Counted(Sweeper):
+    """A sweeper of which the test can await whole rounds."""
+
+    rounds = 0
+
+    async def _round(self) -> None:
+        await super()._round()
+        self.rounds += 1
+
+    async def swept(self) -> None:
+        """Once a round is over that began after now."""
+        wanted = self.rounds + 2
+
+        async def enough() -> bool:
+            return self.rounds >= wanted
+
+        await eventually(enough, "a whole round of sweeps")
+
+
+class Clock:
+    """The sweeper's clock, which the test can put forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0.0
+        monkeypatch.setattr(sweeper_module, "lease_clock", lambda: lease_clock() + self.ahead)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    # Rounds follow each other at once, as no test is to wait for them.
+    monkeypatch.setattr(sweeper_module, "LONGEST_INTERVAL", 0.02)
+    return Clock(monkeypatch)
 
 
 @asynccontextmanager
-async def sweeping(db: str, lease: float = LEASE) -> AsyncIterator[tuple[Sweeper, Metrics, list[tuple[str, str]]]]:
+async def sweeping(db: str, lease: float = LEASE) -> AsyncIterator[tuple[Counted, Metrics, list[tuple[str, str]]]]:
     metrics = new_metrics()
     ready: list[tuple[str, str]] = []
-    link = Link(db, application_name="sweeper-under-test", statement_timeout=5.0)
-    sweeper = Sweeper(link, lease, metrics, lambda namespace, pool: ready.append((namespace, pool)))
+    link = Link(db, application_name=NAME, statement_timeout=5.0)
+    sweeper = Counted(link, lease, metrics, lambda namespace, pool: ready.append((namespace, pool)))
     sweeper.start()
     try:
         yield sweeper, metrics, ready
@@ -73,30 +111,32 @@ async def test_an_expired_worker_is_marked_and_its_runs_are_moved_and_told(db: s
         assert metrics.value(names.RECOVERIES, "requeued") == 2
 
 
-async def test_nobody_is_marked_before_a_lease_of_contact(db: str, conn: Connection) -> None:
+async def test_nobody_is_marked_before_a_lease_of_contact(db: str, conn: Connection, clock: Clock) -> None:
     await dead_worker(conn, "w1", "r1")
     await conn.execute("UPDATE perdure.workers SET beat_at = lease_until - interval '10 milliseconds'")
-    await enqueue(conn, "t.x", run_id="due")
-    await conn.execute("UPDATE perdure.workflows SET status = 20, wake_at = now() WHERE id = 'due'")
-    async with sweeping(db, lease=3600.0):
-        # It sweeps, as the woken run shows; but it has not been in contact for an hour.
-        await becomes(conn, "due", RunStatus.ENQUEUED)
-        await conn.execute("UPDATE perdure.workflows SET status = 20, wake_at = now() WHERE id = 'due'")
-        await becomes(conn, "due", RunStatus.ENQUEUED)
+    async with sweeping(db, lease=3600.0) as (sweeper, _, _):
+        await sweeper.swept()
+        # An hour of contact but for a minute: the test itself takes less.
+        clock.ahead += 3540.0
+        await sweeper.swept()
         assert await state(conn, "w1") == WorkerState.LIVE
+        clock.ahead += 60.0
+        await becomes(conn, "r1", RunStatus.ENQUEUED)
 
 
-async def test_broken_contact_begins_anew(db: str, conn: Connection) -> None:
+async def test_broken_contact_begins_anew(db: str, conn: Connection, clock: Clock) -> None:
     """Its session is cut more often than its lease is long: it may mark nobody."""
     await dead_worker(conn, "w1", "r1")
     await conn.execute("UPDATE perdure.workers SET beat_at = lease_until - interval '10 milliseconds'")
-    async with sweeping(db, lease=2.0):
-        for _ in range(15):
-            await conn.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sweeper-under-test'"
-            )
-            await asyncio.sleep(0.3)
-        assert await state(conn, "w1") == WorkerState.LIVE
+    cutter = Cutter(conn, NAME)
+    async with sweeping(db, lease=3600.0) as (sweeper, _, _):
+        for _ in range(4):
+            await cutter.hit()
+            await sweeper.swept()
+            clock.ahead += 3000.0
+            await sweeper.swept()
+            assert await state(conn, "w1") == WorkerState.LIVE
+        clock.ahead += 600.0
         await becomes(conn, "r1", RunStatus.ENQUEUED)
 
 
