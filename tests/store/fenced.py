@@ -109,7 +109,7 @@ UNFENCED: dict[str, set[str]] = {
         "sweep_cascade_children",
         "sweep_overdue",
     },
-    "Comes from outside: makes runs, puts messages into inboxes": {"client_start", "client_send"},
+    "Comes from outside: makes runs, puts messages into inboxes": {"client_start", "client_start_here", "client_send"},
     "A note beside the run, which is no part of what it has done": {
         "backlog_set_waiting",  # it has a fence of its own kind: see test_a_reason_is_not_written_under_another_fence
         "client_watch",

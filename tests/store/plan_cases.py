@@ -127,6 +127,12 @@ CASES = [
         "",
         10,
     ),
+    case(
+        "client_start_here",
+        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", True, "[]"],
+        "workers_pkey",
+        5,
+    ),
     case("client_send", ["r000001", "topic", "key", "1"], "workflows_pkey", 2),
     case("client_event", ["r000001", "name"], "events_pkey", 1),
     case("client_existing", [IDS], "workflows_pkey workflow_payloads_pkey", 200),

@@ -1,6 +1,7 @@
 """Bulk start, and what a waiting client asks: on rows, under races, twice."""
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
@@ -35,6 +36,60 @@ async def start(conn: Connection, *starts: RunStart, awaited: bool = False) -> s
 
 async def watch(conn: Connection, *ids: str, arm: bool = False) -> dict[str, clients.RunSight]:
     return await clients.watch(conn, ids, ids if arm else [], most_bytes=EVERYTHING)
+
+
+# -- start here
+
+
+async def start_here(conn: Connection, wanted: RunStart, worker_id: str = "w1", version: str = "") -> Any:
+    return await clients.start_here(conn, worker_id, version, "ns", wanted, awaited=True)
+
+
+CHANGES_WITH_TIME = {"run_at", "deadline_at", "created_at", "started_at", "status_due_at"}
+
+
+async def test_a_run_started_here_is_as_one_that_was_started_and_claimed(conn: Connection) -> None:
+    await add_worker(conn, version="v1")
+    await start(conn, run_start("r1", timeout=60.0, priority=7), awaited=True)
+    [claimed_run] = await claim(conn, version="v1")
+    made = await start_here(conn, run_start("r2", timeout=60.0, priority=7), version="v1")
+
+    assert dataclasses.replace(made, id="r1", deadline_in=claimed_run.deadline_in, ready_seconds=0.0) == (
+        dataclasses.replace(claimed_run, ready_seconds=0.0)
+    )
+    first, second = dict(await row(conn, "r1")), dict(await row(conn, "r2"))
+    differ = {key for key in first if first[key] != second[key]}
+    assert differ <= {"id", *CHANGES_WITH_TIME}
+    assert second["deadline_at"] > second["started_at"]
+    # The operator writes no status of it: it has no resource.
+    assert second["status_due_at"] is None
+    payload = "SELECT input, definition, output, error FROM perdure.workflow_payloads WHERE workflow_id = $1"
+    assert await conn.fetchrow(payload, "r1") == await conn.fetchrow(payload, "r2")
+
+
+async def test_a_run_is_not_started_here_under_an_id_that_is_taken(conn: Connection) -> None:
+    await add_worker(conn)
+    await start(conn, run_start())
+    before = await everything(conn)
+    assert await start_here(conn, run_start(input="[2]")) is None
+    assert await everything(conn) == before
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        "UPDATE perdure.workers SET lease_until = clock_timestamp() - interval '1 second'",
+        "UPDATE perdure.workers SET state = 20",
+        "UPDATE perdure.workers SET state = 40, ended_at = now()",
+        "UPDATE perdure.workers SET retired = true",
+        "DELETE FROM perdure.workers",
+    ],
+)
+async def test_a_worker_that_takes_no_runs_starts_none(conn: Connection, ended: str) -> None:
+    await add_worker(conn)
+    await conn.execute(ended)
+    assert await start_here(conn, run_start()) is None
+    assert await everything(conn) == [[], [], []]
 
 
 # -- start

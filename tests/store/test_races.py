@@ -6,7 +6,8 @@ import pytest
 from perdure.model.outcome import Parked, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import CancelMode, RunStatus, StepStatus
-from perdure.store import journal, runs, workers
+from perdure.store import clients, journal, runs, workers
+from perdure.store.clients import RunStart
 from perdure.store.journal import Ack, RunWrites
 from perdure.store.pool import connect
 from perdure.store.statements import sql
@@ -106,6 +107,21 @@ async def test_cancel_behind_a_park_ends_the_run(conn: Connection, pg_url: str) 
         assert (await row(conn))["fence"] == run.fence + 2
     finally:
         await canceller.close()
+
+
+async def test_start_here_first_mark_dead_waits_and_the_move_finds_the_run(conn: Connection, pg_url: str) -> None:
+    """R4 and R5: the start in flight holds its worker's row."""
+    await add_worker(conn)
+    wanted = RunStart(id="r1", workflow="x", input="[]", pool="default", queue="default", priority=100)
+    operator = await connect(pg_url, application_name="operator")
+    try:
+        async with holding(pg_url) as starting:
+            assert await clients.start_here(starting, "w1", "", "ns", wanted, awaited=False) is not None
+            marking = await waiting(conn, workers.mark_dead(operator, ["uid-w1"]))
+        assert await marking == ["w1"]
+        assert [moved.id for moved in await workers.move(operator, ["w1"], 10)] == ["r1"]
+    finally:
+        await operator.close()
 
 
 async def test_claim_first_mark_dead_waits_and_the_move_finds_the_run(conn: Connection, pg_url: str) -> None:

@@ -48,7 +48,7 @@ def row(
 
 def with_runs(*ids: str, slots: int = 4) -> Machine:
     machine = Machine(slots)
-    machine.claim_sent()
+    machine.claim_sent(1)
     machine.claim_answered([claimed(run_id) for run_id in ids])
     machine.validate()
     return machine
@@ -62,7 +62,7 @@ def beat(machine: Machine, *rows: OwnedRun) -> list[Instruction]:
 
 def test_claimed_runs_take_slots_until_they_leave() -> None:
     machine = Machine(2)
-    machine.claim_sent()
+    machine.claim_sent(1)
     runs = [claimed("a"), claimed("b")]
     assert machine.claim_answered(runs) == [Start(run) for run in runs]
     assert (machine.free, machine.busy) == (0, 2)
@@ -88,7 +88,7 @@ def test_another_fence_is_another_owner() -> None:
 def test_a_beat_that_read_before_the_claim_says_nothing_about_it() -> None:
     machine = Machine(4)
     stamp = machine.pong()
-    machine.claim_sent()
+    machine.claim_sent(1)
     machine.claim_answered([claimed("a")])
     assert machine.beat(stamp, []) == []
 
@@ -146,7 +146,7 @@ def test_beats_that_show_it_must_be_consecutive() -> None:
 
 def test_nothing_is_given_back_while_a_claim_is_on_its_way() -> None:
     machine = Machine(4)
-    machine.claim_sent()
+    machine.claim_sent(1)
     assert [beat(machine, row("x")) for _ in range(3)] == [[], [], []]
     machine.claim_answered([claimed("x")])
     assert beat(machine, row("x")) == []
@@ -154,16 +154,61 @@ def test_nothing_is_given_back_while_a_claim_is_on_its_way() -> None:
 
 def test_what_a_failed_claim_left_is_given_back() -> None:
     machine = Machine(4)
-    machine.claim_sent()
+    machine.claim_sent(1)
     beat(machine, row("x"))
     machine.claim_failed()
     assert beat(machine, row("x")) == []
     assert beat(machine, row("x")) == [GiveBack((RunKey("x", 1),))]
 
 
+def test_a_run_that_is_being_started_here_has_its_slot_and_is_not_unknown() -> None:
+    machine = Machine(2)
+    machine.start_sent("x")
+    assert machine.free == 1
+    assert [beat(machine, row("x")) for _ in range(3)] == [[], [], []]
+    run = claimed("x")
+    assert machine.start_answered("x", run) == [Start(run)]
+    assert (machine.free, machine.busy) == (1, 1)
+
+
+def test_a_start_that_made_nothing_leaves_its_slot() -> None:
+    machine = Machine(2)
+    machine.start_sent("x")
+    assert machine.start_answered("x", None) == []
+    assert machine.free == 2
+
+
+def test_a_start_of_which_nothing_is_known_goes_to_the_queue() -> None:
+    machine = Machine(2)
+    machine.start_sent("x")
+    assert machine.start_failed(RunKey("x", 1)) == [GiveBack((RunKey("x", 1),))]
+    assert machine.free == 2
+
+
+def test_a_failed_start_of_a_run_that_is_held_here_takes_it_from_nobody() -> None:
+    machine = with_runs("x")
+    machine.start_sent("x")
+    assert machine.start_failed(RunKey("x", 1)) == []
+
+
+def test_a_run_that_was_started_here_while_the_worker_began_to_drain_goes_to_the_queue() -> None:
+    machine = Machine(2)
+    machine.start_sent("x")
+    machine.drain()
+    assert machine.start_answered("x", claimed("x")) == [GiveBack((RunKey("x", 1),))]
+
+
+def test_slots_of_a_claim_on_its_way_are_not_free() -> None:
+    machine = Machine(4)
+    machine.claim_sent(3)
+    assert machine.free == 1
+    machine.claim_answered([claimed("a")])
+    assert machine.free == 3
+
+
 def test_a_run_claimed_again_while_its_old_body_unwinds() -> None:
     machine = with_runs("a")
-    machine.claim_sent()
+    machine.claim_sent(1)
     again = claimed("a", 3)
     assert machine.claim_answered([again]) == [Interrupt(RunKey("a", 1), Stop.LOST), Start(again)]
     machine.run_left(RunKey("a", 1))
@@ -172,7 +217,7 @@ def test_a_run_claimed_again_while_its_old_body_unwinds() -> None:
 
 def test_a_draining_worker_claims_nothing_and_gives_back_what_comes() -> None:
     machine = with_runs("a")
-    machine.claim_sent()
+    machine.claim_sent(1)
     assert machine.drain() == [Interrupt(RunKey("a", 1), Stop.DRAIN)]
     assert machine.free == 0
     assert machine.claim_answered([claimed("b")]) == [GiveBack((RunKey("b", 1),))]
@@ -194,7 +239,7 @@ def test_a_lost_registration_stops_everything_and_says_no_more() -> None:
     assert machine.lost() == []
     assert machine.drain() == []
     assert beat(machine, row("x"), row("x2")) == []
-    machine.claim_sent()
+    machine.claim_sent(1)
     assert machine.claim_answered([claimed("c")]) == []
     assert machine.phase is Phase.LOST
 
@@ -216,7 +261,8 @@ class MachineRules(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.machine = Machine(3)
-        self.claiming = False
+        self.claiming = 0
+        self.starting: list[str] = []
         self.fence = 0
         self.told: dict[RunKey, list[Stop]] = {}
 
@@ -232,16 +278,36 @@ class MachineRules(RuleBasedStateMachine):
     @rule()
     def claim(self) -> None:
         if self.machine.free and not self.claiming:
-            self.claiming = True
-            self.machine.claim_sent()
+            self.claiming = self.machine.free
+            self.machine.claim_sent(self.claiming)
+
+    @rule()
+    def start(self) -> None:
+        if self.machine.free:
+            self.fence += 1
+            self.starting.append(f"s{self.fence}")
+            self.machine.start_sent(self.starting[-1])
+
+    @rule(target=runs, made=st.booleans())
+    def started(self, made: bool) -> object:
+        if not self.starting:
+            return multiple()
+        run_id = self.starting.pop()
+        self.note(self.machine.start_answered(run_id, claimed(run_id) if made else None))
+        return multiple(*([RunKey(run_id, 1)] if made else []))
+
+    @rule()
+    def start_lost(self) -> None:
+        if self.starting:
+            self.note(self.machine.start_failed(RunKey(self.starting.pop(), 1)))
 
     @rule(target=runs, count=st.integers(0, 3), name=st.sampled_from("abcdef"))
     def answer(self, count: int, name: str) -> object:
         if not self.claiming:
             return multiple()
-        self.claiming = False
+        asked, self.claiming = self.claiming, 0
         claims = []
-        for offset in range(min(count, max(self.machine.free, 0))):
+        for offset in range(min(count, asked)):
             self.fence += 1
             claims.append(claimed(f"{name}{offset}", self.fence))
         self.note(self.machine.claim_answered(claims))
@@ -250,7 +316,7 @@ class MachineRules(RuleBasedStateMachine):
     @rule()
     def fail(self) -> None:
         if self.claiming:
-            self.claiming = False
+            self.claiming = 0
             self.machine.claim_failed()
 
     @rule(key=runs)

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pydantic_core import from_json
 
@@ -19,6 +19,7 @@ from perdure.api.decorators import PreparedStart, Workflow
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle
 from perdure.client.news import News
+from perdure.client.resident import Resident
 from perdure.client.starts import batches, distinct, refuse_other, row_of
 from perdure.client.watcher import Watcher
 from perdure.engine.calls.arguments import event_name, key_of, limit_of_time, run_id_of, topic_of
@@ -47,6 +48,13 @@ EVENT_FIRST = 0.02
 """Seconds before an event is asked for again, doubled each time up to a second: most are set soon or late."""
 
 
+class _Created(NamedTuple):
+    """Ids of created runs; `here`: this process runs them."""
+
+    ids: set[str]
+    here: bool
+
+
 class Client:
     """Starts runs in one namespace, and gives handles of any run of the database.
 
@@ -57,13 +65,21 @@ class Client:
     Connects when first used; at most six connections, fewer when idle. Use it on one event loop; many tasks may share
     it. `url`: postgresql://…, else the settings PERDURE_DATABASE_… of the environment. `namespace` and `pool`: where
     runs are started unless their options say otherwise. `listen` False: ends are found by polling alone, as behind a
-    pooler in transaction mode (`PERDURE_DATABASE_POOLER=transaction`, or `?pooler=transaction` in the URL).
+    pooler in transaction mode (`PERDURE_DATABASE_POOLER=transaction`, or `?pooler=transaction` in the URL). `worker`:
+    the `resident` of a worker in this process and on this event loop; runs begin in its free slots at once, and their
+    ends are known without asking.
 
     Raises `ConfigurationError` when there is no URL or it is not Postgres', `InvalidArgument` for the names.
     """
 
     def __init__(
-        self, url: str | None = None, namespace: str = "default", pool: str = "default", *, listen: bool = True
+        self,
+        url: str | None = None,
+        namespace: str = "default",
+        pool: str = "default",
+        *,
+        listen: bool = True,
+        worker: Resident | None = None,
     ) -> None:
         if url is None:
             address = database_url()
@@ -76,6 +92,8 @@ class Client:
         self._database = Database(address, size=CONNECTIONS)
         self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database)
+        self._worker = worker
+        self._unsubscribe = None if worker is None else worker.subscribe(self._watcher.settled, self._watcher.ended)
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,6 +105,8 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections. Waits end with `ClientClosed`; runs go on. May be called twice."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         await self._news.close()
         await self._watcher.close()
         await self._database.close()
@@ -117,7 +137,7 @@ class Client:
         except BaseException:
             self._watcher.forget(row.id, future)
             raise
-        self._watcher.awake(row.id, armed=row.id in created)
+        self._watcher.awake(row.id, armed=row.id in created.ids, here=created.here)
         return await self._handle(start, row).result_of(future)
 
     async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
@@ -218,11 +238,13 @@ class Client:
     def _handle(self, start: PreparedStart[R], row: RunStart) -> Handle[R]:
         return Handle(row.id, start.definition, database=self._database, watcher=self._watcher)
 
-    async def _create(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]], *, awaited: bool) -> set[str]:
-        """Create the runs; ids of those that this call is known to have created. The others were the same before."""
+    async def _create(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]], *, awaited: bool) -> _Created:
+        """Create the runs; those that this call is known to have created. The others were the same before."""
         wanted = distinct(pairs)
         rows = [row for _, row in wanted.values()]
         try:
+            if len(rows) == 1 and await self._create_here(rows[0], awaited=awaited):
+                return _Created({rows[0].id}, here=True)
             created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
             # Also when none is said to be created: that may be because a first answer was lost.
             self._news.ready((self.namespace, row.pool) for row in rows if row.delay is None)
@@ -235,7 +257,25 @@ class Client:
             raise StoreUnavailable(
                 f"whether {which} is not known; starting again with the same id is safe: {error.message}", ids
             ) from error
-        return created
+        return _Created(created, here=False)
+
+    async def _create_here(self, row: RunStart, *, awaited: bool) -> bool:
+        """Whether the run was created and begins in this process. Never when it is not known: it may exist then."""
+        slot = None if self._worker is None else self._worker.reserve(self.namespace, row)
+        if slot is None:
+            return False
+        try:
+            run = await self._database.call(
+                store.start_here, slot.worker_id, slot.version, self.namespace, row, awaited=awaited
+            )
+        except StoreUnavailable:
+            slot.failed()
+            return False
+        except BaseException:
+            slot.failed()
+            raise
+        slot.answered(run)
+        return run is not None
 
     async def _compare(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]]) -> None:
         """Raises `ConflictingWorkflow` unless the runs that have these ids were started by the same starts."""

@@ -56,14 +56,15 @@ class Schedule:
         if not asleep and (known is None or not known.asleep):
             self._urgent[run_id] = None
 
-    def awake(self, run_id: str, now: float, *, armed: bool) -> None:
-        """The run exists. `armed`: it was created so that its end will be told."""
+    def awake(self, run_id: str, now: float, *, armed: bool, here: bool = False) -> None:
+        """The run exists. `armed`: it was created so that its end will be told. `here`: this process runs it and hears
+        of its end without that."""
         run = self._runs.get(run_id)
         if run is None or not run.asleep:
             return
         run.asleep = False
         run.armed = armed and self._news
-        if not run.armed:
+        if not (run.armed or here):
             self._urgent[run_id] = None
         elif run_id not in self._urgent:
             self._set_due(run, now + run.poll)

@@ -70,14 +70,19 @@ class Watcher:
         self._wake.set()
         return future
 
-    def awake(self, run_id: str, *, armed: bool) -> None:
-        """The run is there; `armed`: it was created so that its end will be told."""
-        self._schedule.awake(run_id, time.monotonic(), armed=armed)
+    def awake(self, run_id: str, *, armed: bool, here: bool) -> None:
+        """The run is there; `armed`: it was created so that its end will be told; `here`: this process runs it."""
+        self._schedule.awake(run_id, time.monotonic(), armed=armed, here=here)
         self._wake.set()
 
     def ended(self, run_id: str) -> None:
         """The run has ended, as this process knows."""
         self._heard([run_id])
+
+    def settled(self, sight: RunSight) -> None:
+        """The run has ended, and this is how, as this process knows."""
+        if sight.id in self._waiters:
+            self._told(sight.id, sight, time.monotonic(), 1.0)
 
     def forget(self, run_id: str, future: asyncio.Future[RunSight]) -> None:
         """This future is not awaited any more."""

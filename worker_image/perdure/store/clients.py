@@ -11,9 +11,12 @@ from typing import Any
 
 import asyncpg
 
-from perdure.model.rows import workflow_requirement
+from perdure.model.rows import ClaimedRun, workflow_requirement
 from perdure.model.states import RunStatus
 from perdure.store.statements import sql
+
+FIRST_FENCE = 1
+"""Fence of a run's first owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,54 @@ async def start(
         [each.input for each in runs],
     )
     return {row["id"] for row in rows}
+
+
+async def start_here(
+    connection: asyncpg.Connection[Any], worker_id: str, version: str, namespace: str, run: RunStart, *, awaited: bool
+) -> ClaimedRun | None:
+    """Create the run as one that this worker, of this version, has taken; None when its id is taken or the worker takes
+    no runs any more. Durable on return. Not for a run with a delay.
+
+    `awaited`: its end will be told by a notification.
+    """
+    assert run.delay is None, "a delayed run is nobody's"
+    made = await connection.fetchval(
+        sql("client_start_here"),
+        worker_id,
+        version,
+        run.id,
+        namespace,
+        run.workflow,
+        workflow_requirement(run.workflow),
+        run.pool,
+        run.queue,
+        run.priority,
+        run.timeout,
+        run.partition_key,
+        awaited,
+        run.input,
+    )
+    return None if made is None else first_claim(run, namespace)
+
+
+def first_claim(run: RunStart, namespace: str) -> ClaimedRun:
+    """What a claim of a run that was just created says."""
+    return ClaimedRun(
+        id=run.id,
+        fence=FIRST_FENCE,
+        namespace=namespace,
+        name=None,
+        workflow=run.workflow,
+        input=run.input,
+        definition=None,
+        run_attempts=0,
+        max_run_attempts=None,
+        recoveries=0,
+        wake_seq=0,
+        cancel_mode=None,
+        suspended=False,
+        deadline_in=run.timeout,
+    )
 
 
 async def existing(connection: asyncpg.Connection[Any], ids: Iterable[str]) -> dict[str, ExistingRun]:

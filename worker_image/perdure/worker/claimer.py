@@ -67,7 +67,7 @@ class Claimer(Service):
         self._metrics = metrics
         self._carry_out = carry_out
         self._wake = asyncio.Event()
-        self._hungry = True
+        self._hungry = False
         self._quiet = False
         self._outstanding = False
         self._idle = asyncio.Event()
@@ -80,6 +80,11 @@ class Claimer(Service):
         for floor in self._floors.values():
             floor.news()
         self._wake.set()
+
+    @property
+    def hungry(self) -> bool:
+        """Whether runs may be ready that have to wait for a slot."""
+        return self._hungry
 
     def slot_freed(self) -> None:
         """A run left. Worth a claim only when the last one was cut short by the slots."""
@@ -165,7 +170,12 @@ class Claimer(Service):
                 case Next.LOOK:
                     await self._look(queue, floor)
                 case Next.TAKE:
-                    got += await self._claim(queue, floor, wanted - got)
+                    # Slots may have gone to runs that this process has started itself.
+                    room = min(wanted - got, self._machine.free)
+                    if room <= 0:
+                        self._hungry = True
+                        return False
+                    got += await self._claim(queue, floor, room)
         return got >= wanted
 
     async def _look(self, queue: str, floor: Floor) -> None:
@@ -177,7 +187,7 @@ class Claimer(Service):
     async def _claim(self, queue: str, floor: Floor, wanted: int) -> int:
         started = time.monotonic()
         ranges, asked = floor.offer(wanted)
-        self._machine.claim_sent()
+        self._machine.claim_sent(asked)
         self._idle.clear()
         try:
             taken = await self._link.call(store.take, self._scopes[queue], ranges, asked)

@@ -102,6 +102,8 @@ class Machine:
         self.phase = Phase.LIVE
         self._held: dict[RunKey, _Slot] = {}
         self._claims_outstanding = 0
+        self._reserved = 0
+        self._starting: set[str] = set()
         self._stamp = 0
         self._unknown: dict[RunKey, int] = {}
 
@@ -112,7 +114,7 @@ class Machine:
         """Runs that may be claimed now."""
         if self.phase is not Phase.LIVE:
             return 0
-        return max(0, self.slots - len(self._held))
+        return max(0, self.slots - len(self._held) - self._reserved - len(self._starting))
 
     @property
     def busy(self) -> int:
@@ -125,7 +127,7 @@ class Machine:
 
     def validate(self) -> None:
         """Raise AssertionError when the state contradicts itself. Tests call it after every event."""
-        assert self.busy <= self.slots, "more runs than slots"
+        assert self.busy + self._reserved + len(self._starting) <= self.slots, "more runs than slots"
         assert self._claims_outstanding in {0, 1}, "one claim at a time"
         assert all(slot.key == key for key, slot in self._held.items()), "a slot under another key"
         assert not self._unknown.keys() & self._held.keys(), "known and unknown at once"
@@ -134,17 +136,42 @@ class Machine:
 
     # -- events: claims
 
-    def claim_sent(self) -> None:
-        """A claim statement is on its way."""
+    def claim_sent(self, runs: int) -> None:
+        """A claim statement for so many runs is on its way; their slots are kept free for them."""
         self._claims_outstanding += 1
+        self._reserved = runs
 
     def claim_failed(self) -> None:
         """Its outcome is unknown; what it may have claimed shows in the beats."""
         self._claims_outstanding -= 1
+        self._reserved = 0
 
     def claim_answered(self, runs: Sequence[ClaimedRun]) -> list[Instruction]:
         """Its answer is here."""
-        self._claims_outstanding -= 1
+        self.claim_failed()
+        return self._take(runs)
+
+    # -- events: runs that this process starts itself
+
+    def starting(self, run_id: str) -> bool:
+        """Whether a run of this id is being created."""
+        return run_id in self._starting
+
+    def start_sent(self, run_id: str) -> None:
+        """This run is being created as one that is held here; a slot is kept free for it."""
+        self._starting.add(run_id)
+
+    def start_answered(self, run_id: str, run: ClaimedRun | None) -> list[Instruction]:
+        """It is created and held here, or not."""
+        self._starting.discard(run_id)
+        return [] if run is None else self._take([run])
+
+    def start_failed(self, key: RunKey) -> list[Instruction]:
+        """It is not known whether it was created: it goes to the queue if it was."""
+        self._starting.discard(key.id)
+        return [] if self.phase is Phase.LOST or key in self._held else [GiveBack((key,))]
+
+    def _take(self, runs: Sequence[ClaimedRun]) -> list[Instruction]:
         if not runs or self.phase is Phase.LOST:
             return []
         keys = [RunKey(run.id, run.fence) for run in runs]
@@ -200,7 +227,7 @@ class Machine:
         return instructions
 
     def _give_back_unknown(self, owned: dict[RunKey, OwnedRun]) -> list[Instruction]:
-        unknown = [key for key in owned if key not in self._held]
+        unknown = [key for key in owned if key not in self._held and key.id not in self._starting]
         if self._claims_outstanding:
             # They may be in the answer that is on its way.
             self._unknown = {key: self._unknown[key] for key in unknown if key in self._unknown}

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from perdure.engine.registry import Registry
+from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedRun, WorkerRow
+from perdure.model.states import RunStatus
 from perdure.store import workers as store
 from perdure.store.journal import Backoff
 from perdure.store.usersql import SqlPool
@@ -61,6 +63,8 @@ class Parts:
     ready: Callable[[], None]
     ended: Callable[[str], None]
     """A run has ended that somebody waits for."""
+    finished: Callable[[ClaimedRun, RunStatus, Ending], None]
+    """A run has ended here."""
     changed: Callable[[ClaimedRun, bool], None] | None
     exit_process: Callable[[int], None]
 
@@ -100,7 +104,7 @@ class Session:
             self.lease,
             claim_link,
             parts.metrics,
-            self._carry_out,
+            self.carry_out,
         )
         self._around = Surroundings(
             registry=parts.registry,
@@ -114,6 +118,7 @@ class Session:
             wakes=parts.wakes,
             ready=parts.ready,
             left=self._left,
+            finished=parts.finished,
             changed=parts.changed,
         )
         self._beater = Beater(
@@ -158,6 +163,11 @@ class Session:
         self.claimer.start()
         log.info("registered", worker=self.id, pool=settings.pool, slots=self.machine.slots, predecessors=predecessors)
 
+    @property
+    def takes_starts(self) -> bool:
+        """Whether a run of this process may begin here now, if a slot is free: none is known to wait for one."""
+        return not self.claimer.hungry and self.lease.holds()
+
     def _new_link(self, lock_timeout: float | None = None) -> Link:
         limit = statement_limit(self._parts.settings.lease_seconds)
         return Link(
@@ -166,7 +176,8 @@ class Session:
 
     # -- what the machine says
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
+    def carry_out(self, instructions: list[Instruction]) -> None:
+        """Do what the machine says."""
         for instruction in instructions:
             match instruction:
                 case Start(run):
@@ -217,13 +228,13 @@ class Session:
     # -- what the beater says
 
     def _beat(self, stamp: int, rows: Sequence[OwnedRun]) -> None:
-        self._carry_out(self.machine.beat(stamp, rows))
+        self.carry_out(self.machine.beat(stamp, rows))
 
     def _dead(self, why: str) -> None:
         if not self.lost.done():
             self._parts.metrics.count(names.WORKER_LOST)
             log.error("this worker is lost: every body stops", worker=self.id, why=why, runs=self.machine.busy)
-            self._carry_out(self.machine.lost())
+            self.carry_out(self.machine.lost())
             self._journal.abandon()
             self.lost.set_result(why)
 
@@ -239,7 +250,7 @@ class Session:
         ends_at = loop.time() + seconds
         self._parts.metrics.set(names.DRAINING, 1)
         self.claimer.quiesce()
-        self._carry_out(self.machine.drain())
+        self.carry_out(self.machine.drain())
         try:
             async with asyncio.timeout_at(ends_at - seconds * FLUSH_SHARE):
                 await self.claimer.settled()
@@ -247,7 +258,7 @@ class Session:
                 await self._until_idle_or(hurry)
         except TimeoutError:
             log.warning("the time to drain is over: runs are released by force", runs=self.machine.busy)
-        self._carry_out(self.machine.force())
+        self.carry_out(self.machine.force())
         try:
             async with asyncio.timeout_at(max(ends_at, loop.time() + 1.0)):
                 await self._idle.wait()

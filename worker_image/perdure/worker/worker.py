@@ -31,6 +31,7 @@ from perdure.worker.bootstrap import Bootstrap
 from perdure.worker.link import Link, statement_limit
 from perdure.worker.notifier import Ear, Notifier
 from perdure.worker.reporter import Reporter
+from perdure.worker.resident import Residence
 from perdure.worker.retention import Retention
 from perdure.worker.service import Service, backoff
 from perdure.worker.session import Parts, Session
@@ -113,6 +114,8 @@ class Worker:
             else None
         )
         self._session: Session | None = None
+        self.resident = Residence(settings, registry.manifest(), self._claiming, self.metrics)
+        """For clients in this process: `Client(…, worker=worker.resident)`."""
         self._lingering: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -333,6 +336,7 @@ class Worker:
             wakes=self._wakes,
             ready=lambda: self._tell(self.settings.namespace, self.settings.pool),
             ended=self._notifier.ended,
+            finished=self.resident.ended,
             changed=None if self._reporter is None else self._reporter.changed,
             exit_process=self._exit_process,
         )
@@ -346,6 +350,9 @@ class Worker:
     def _ready(self, namespace: str, pool: str) -> None:
         if (namespace, pool) == (self.settings.namespace, self.settings.pool):
             self._wake()
+
+    def _claiming(self) -> Session | None:
+        return self._session if self.state is State.WORKING else None
 
     def _wake(self) -> None:
         if self._session is not None:
