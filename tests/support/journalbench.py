@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite, WorkerRow
 from perdure.model.states import RunStatus, StepStatus
 from perdure.store import claims, workers
+from perdure.telemetry import names
 from perdure.worker.journal import Journal, Observer, RunJournal
 from perdure.worker.lease import LocalLease, lease_clock
 from perdure.worker.link import Connection, Link
 from perdure.worker.worker import new_metrics
 
+from tests.support.cuts import Cutter
+from tests.support.pgwait import eventually
 from tests.support.workerproc import enqueue
 
 ME = "me-1"
@@ -76,6 +79,36 @@ class Bench:
         await self.journal.stop()
         for link in self._links:
             await link.close()
+
+
+class CutsInFlight:
+    """Cuts the journal's session again and again, each time after something more was recorded."""
+
+    def __init__(self, here: Bench, wanted: int) -> None:
+        """`wanted`: writes that are to be cut, counted by run."""
+        self._here = here
+        self._wanted = wanted
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many writes were cut. Cuts of an idle session do not count."""
+        return self._here.metrics.value(names.JOURNAL_RETRIES, "connection") >= self._wanted
+
+    async def made(self) -> None:
+        """Once there were enough; what is to be cut must not stop before."""
+        cutter = Cutter(self._here.conn, ME)
+        while not self.enough:
+            await cutter.hit()
+            rows = await self._rows()
+
+            async def grown(before: int = rows) -> bool:
+                return self.enough or await self._rows() > before
+
+            await eventually(grown, "something is recorded after the cut")
+
+    async def _rows(self) -> int:
+        count: int = await self._here.conn.fetchval("SELECT count(*) FROM perdure.workflow_steps")
+        return count
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Calls with an effect outside, through the journal: after what was recorded, once, and answered all the same."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,9 @@ from perdure.model.outcome import Parked, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs
-from perdure.telemetry import names
 from perdure.worker.link import Connection
 
-from tests.support.journalbench import ME, RUNNING, SUCCEEDED, Bench, bench, recorded, steal, step
+from tests.support.journalbench import RUNNING, SUCCEEDED, Bench, CutsInFlight, bench, recorded, steal, step
 from tests.support.pgwait import eventually, holding, until_waiting
 from tests.support.proxy import Proxy
 
@@ -151,27 +151,23 @@ async def test_a_lost_answer_doubles_nothing_and_is_made_up_for(
 
 
 async def test_cut_sessions_lose_no_call_and_do_none_twice(here: Bench) -> None:
+    """The bodies go on until enough of what they wrote was cut in its flight."""
     journals = await here.claim(*(f"r{number}" for number in range(5)))
+    hits = CutsInFlight(here, wanted=100)
 
-    async def live(run: Any) -> list[str | None]:
-        got = []
-        for round_number in range(12):
+    async def live(run: Any) -> int:
+        for round_number in itertools.count():
+            if hits.enough:
+                return round_number
             seq = 3 * round_number + 1
             await run.call(send(2 * round_number, seq, run.run_id, str(round_number)))
-            run.record(replace(step(1000, seq + 1, RUNNING), input="[]"))
-            got.append((await run.call(receive(2 * round_number + 1, seq + 2))).output)
-        return got
+            run.record(replace(step(100_000, seq + 1, RUNNING), input="[]"))
+            assert (await run.call(receive(2 * round_number + 1, seq + 2))).output == str(round_number)
+        raise AssertionError("never ends")
 
-    bodies = asyncio.gather(*(live(run) for run in journals))
-    while not bodies.done():
-        await here.conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ME
-        )
-        await asyncio.sleep(0.02)
-        if here.metrics.value(names.JOURNAL_RETRIES, "connection") >= 20:
-            break
-    assert await bodies == [[str(number) for number in range(12)]] * 5
-    assert len(await sent(here.conn)) == 60
+    rounds, _ = await asyncio.gather(asyncio.gather(*(live(run) for run in journals)), hits.made())
+    assert len(await sent(here.conn)) == sum(rounds)
+    assert all(consumed is not None for _, consumed in await sent(here.conn))
     assert all(one.lost == 0 for one in here.heard.values())
 
 

@@ -14,7 +14,7 @@ from perdure.worker import journal as journal_module
 from perdure.worker.journal import RunJournal
 from perdure.worker.link import Connection
 
-from tests.support.journalbench import ME, RUNNING, SUCCEEDED, Bench, bench, recorded, steal, step
+from tests.support.journalbench import ME, RUNNING, SUCCEEDED, Bench, CutsInFlight, bench, recorded, steal, step
 from tests.support.pgwait import eventually, holding, until_waiting
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy
@@ -48,29 +48,26 @@ async def test_a_run_known_as_locked_is_looked_at_and_not_waited_for(here: Bench
 
 @pytest.mark.parametrize("ending", [False, True])
 async def test_cut_sessions_lose_nothing_and_write_nothing_twice(here: Bench, ending: bool) -> None:
+    """The bodies go on until enough of what they wrote was cut in its flight."""
     journals = await here.claim(*(f"r{number}" for number in range(20)))
+    hits = CutsInFlight(here, wanted=200)
 
-    async def live(run: RunJournal) -> None:
-        for index in range(20):
-            await run.start(step(index, 2 * index + 1, RUNNING))
-            run.record(step(index, 2 * index + 2, SUCCEEDED, str(index)))
+    async def live(run: RunJournal) -> int:
+        steps = 0
+        while not hits.enough:
+            await run.start(step(steps, 2 * steps + 1, RUNNING))
+            run.record(step(steps, 2 * steps + 2, SUCCEEDED, str(steps)))
+            steps += 1
         if ending:
             await run.end(Succeeded("1"))
+        return steps
 
-    bodies = asyncio.gather(*(live(run) for run in journals))
-    while not bodies.done():
-        await here.conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ME
-        )
-        await asyncio.sleep(0.01)
-        if here.metrics.value(names.JOURNAL_RETRIES, "connection") >= 40:
-            break
-    await bodies
+    lived, _ = await asyncio.gather(asyncio.gather(*(live(run) for run in journals)), hits.made())
     assert all(one.lost == 0 for one in here.heard.values())
-    expected = [(index, 30, 2 * index + 2, str(index)) for index in range(20)]
-    for run in journals:
+    for run, steps in zip(journals, lived, strict=True):
+        expected = [(index, 30, 2 * index + 2, str(index)) for index in range(steps)]
 
-        async def complete(run_id: str = run.run_id) -> bool:
+        async def complete(run_id: str = run.run_id, expected: list[Any] = expected) -> bool:
             return await recorded(here.conn, run_id) == expected
 
         await eventually(complete, "all steps are recorded")
