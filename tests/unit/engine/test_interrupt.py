@@ -175,19 +175,24 @@ async def test_durable_calls_of_a_stopped_body_are_inert_and_raise_the_signal_ag
 @every
 async def test_finally_blocks_run_also_those_that_await(engine: Engine, signal):
     held = Held(engine)
+    cleaning, swept = asyncio.Event(), asyncio.Event()
 
     @engine.workflow
     async def flow():
         try:
             await held.step(0)
         finally:
-            await asyncio.sleep(0.01)
+            cleaning.set()
+            await swept.wait()
             held.noted.append("cleaned up")
 
     claim = engine.claim(engine.run_of(flow))
     await held.begun(claim)
     claim.interrupt(signal)
     held.gate.set()
+    await cleaning.wait()
+    assert not claim.done
+    swept.set()
     assert await claim.ending() == ending_of(signal)
     assert held.noted[-1] == "cleaned up"
 

@@ -151,10 +151,16 @@ async def test_the_time_of_a_sync_body_counts_from_when_it_has_a_thread(engine: 
     def quick():
         return "quick"
 
+    @engine.step(timeout=0.1)
+    async def hourglass():
+        await asyncio.Event().wait()
+
     @engine.workflow
     async def flow():
         first, second = asyncio.ensure_future(occupies()), asyncio.ensure_future(quick())
-        await asyncio.sleep(0.15)
+        # It has twice the time of `quick`: when that is over, so would be the time of `quick`.
+        with pytest.raises(StepTimeout):
+            await hourglass()
         gate.set()
         await first
         return await second
