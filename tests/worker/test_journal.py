@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from perdure.engine.failures import rebuild_run
 from perdure.errors import EncodingFailed, OwnershipLost
 from perdure.model.outcome import ErrorRecord, Failed, Parked, Released, Succeeded
 from perdure.model.rows import OwnedFlags, StepWrite, WaitingFor
@@ -227,6 +228,15 @@ async def test_an_ending_that_cannot_be_stored_becomes_a_failure(here: Bench) ->
     result = await runs.result(here.conn, "bad")
     assert result is not None
     assert "the run's outcome" in ErrorRecord.from_json(result.error or "").message
+
+
+async def test_whoever_waits_for_a_run_that_cannot_be_stored_sees_that_as_the_class_it_is(here: Bench) -> None:
+    (run,) = await here.claim("bad")
+    await run.end(Succeeded("\x00"))
+    result = await runs.result(here.conn, "bad")
+    assert result is not None
+    with pytest.raises(EncodingFailed, match="the run's outcome"):
+        raise rebuild_run(ErrorRecord.from_json(result.error or ""), "bad")
 
 
 async def test_what_the_client_cannot_encode_fails_its_own_run_only(here: Bench) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from perdure.engine.failures import describe
 from perdure.errors import EncodingFailed, OwnershipLost
 from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.outcome import Ending, ErrorRecord, Failed
@@ -223,7 +224,7 @@ class RunJournal:
             self.not_owned([entry])
             return
         if self.refused is None:
-            self.refused = ErrorRecord(type=EncodingFailed.__name__, message=message, code=EncodingFailed.code)
+            self.refused = describe(EncodingFailed(message))
         if entry.ending is not None:
             self._lane.add_ending(self, Failed(self.refused), waiter=entry.settled)
             return
