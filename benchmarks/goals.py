@@ -10,8 +10,6 @@ from benchmarks.part import table
 from benchmarks.parts import bare, claims, drain, latency, peers, recovery, sleepers
 from benchmarks.results import Results
 
-RUN_OF_COMMITS = f"{bare.RUN_COMMITS} in a row"
-
 Choose = Callable[[Iterable[float]], float]
 
 
@@ -100,7 +98,7 @@ def goals(results: Results) -> list[Goal]:
         return Goal(text, limit, value.number - less)
 
     steps = best(max, "drain", "steps_per_second")
-    p50 = of("latency", latency.RUN, "p50_ms")
+    p50 = of("latency", latency.HERE, "p50_ms")
     asleep = [line.case for line in results.lines("sleepers") if line.case.endswith(f" {sleepers.ASLEEP}")]
     return [
         ratio(
@@ -126,10 +124,10 @@ def goals(results: Results) -> list[Goal]:
             f"p50 of a run against {bare.RUN_COMMITS} bare commits",
             AT_MOST_COMMITS,
             p50,
-            of("bare", RUN_OF_COMMITS, "p50_ms", bare.COMMITS),
+            of("bare", bare.RUN, "p50_ms", bare.COMMITS),
         ),
         ratio("p50 of a run against the fastest peer", AT_MOST_PEERS_LATENCY, p50, best(min, "peers", "p50_ms")),
-        ratio("p99 of a run against its p50", AT_MOST_P99, of("latency", latency.RUN, "p99_ms"), p50),
+        ratio("p99 of a run against its p50", AT_MOST_P99, of("latency", latency.HERE, "p99_ms"), p50),
         *(
             ratio(
                 f"claim of {limit} runs, many rows against few",

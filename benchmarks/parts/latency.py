@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
+from localcluster.console import Failure
 from perdure import Client
 
 from benchmarks import backlog, figures
 from benchmarks.flows import chain
-from benchmarks.host import Bench, Database
+from benchmarks.host import ROOT, Bench, Database
 from benchmarks.part import Column, Part, Rounds
 from benchmarks.parts.drain import SUBJECT
 from benchmarks.results import Row
+from benchmarks.timing import PAUSE_SECONDS, WARM_UP, one_by_one
 
+HERE = "client.run, in the process of the worker"
 RUN = "client.run"
 START = "client.start, then handle.result"
 GAP = "start of a step to start of the next"
 
-PAUSE_SECONDS = 0.02
-"""Between two runs, so that none begins in the wake of another."""
-
-WARM_UP = 10
-"""First runs, that are not counted: connections are opened, statements prepared."""
+SLOTS = 16
 
 STATISTICS_SECONDS = 1.5
 """Postgres' sessions tell their counts with a statement, but not within a second of the last time."""
@@ -37,9 +36,10 @@ SELECT extract(epoch FROM started_at)::float8 FROM perdure.workflow_steps WHERE 
 
 
 async def measure(bench: Bench) -> AsyncIterator[Row]:
+    yield Row(SUBJECT, HERE, figures.spread(await _beside(bench), "ms"))
     async with bench.database() as database:
         await database.settle()
-        async with bench.workers(database), database.client() as client:
+        async with bench.workers(database, slots=SLOTS), database.client() as client:
             before = await _flushes(database, client)
             found = figures.spread(await one_by_one(partial(_run, client), bench.size.latency_runs), "ms")
             flushes = await _flushes(database, client) - before
@@ -49,16 +49,18 @@ async def measure(bench: Bench) -> AsyncIterator[Row]:
             yield Row(SUBJECT, GAP, figures.spread(await _gaps(database, client, bench.size.gap_steps), "ms"))
 
 
-async def one_by_one(wait: Callable[[], Awaitable[object]], count: int) -> Sequence[float]:
-    """Milliseconds that each of `count` waits takes, one after the other."""
-    found = []
-    for number in range(-WARM_UP, count):
-        started = time.perf_counter()
-        await wait()
-        if number >= 0:
-            found.append((time.perf_counter() - started) * 1000)
-        await asyncio.sleep(PAUSE_SECONDS)
-    return found
+async def _beside(bench: Bench) -> Sequence[float]:
+    """Milliseconds of runs whose caller and worker are one process."""
+    async with bench.database() as database:
+        await database.settle()
+        arguments = (database.url, str(bench.size.latency_runs), str(SLOTS))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "benchmarks.beside", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await process.communicate()
+        if process.returncode:
+            raise Failure(f"benchmarks.beside ended with {process.returncode}")
+        return [float(line) for line in printed.split()]
 
 
 async def _run(client: Client) -> None:
@@ -88,8 +90,10 @@ async def _flushes(database: Database, client: Client) -> int:
 PART = Part(
     "latency",
     "One 5-step run on an idle system",
-    "A client starts a run and waits for its result; one worker process, one run at a time. The client, the worker and "
-    "Postgres are three processes over TCP.",
+    "A client starts a run and waits for its result; one worker process, one run at a time, a pause of "
+    f"{PAUSE_SECONDS * 1000:.0f} ms between two. The client, the worker and Postgres are three processes over TCP; "
+    "where the client is in the process of the worker they are two, and a run has one commit less: it is stored as one "
+    "that is taken. The peers' runs that are started directly are of this kind.",
     (
         Column("p50_ms", "p50 ms"),
         Column("p99_ms", "p99 ms"),

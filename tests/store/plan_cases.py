@@ -129,7 +129,7 @@ CASES = [
     ),
     case(
         "client_start_here",
-        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", True, "[]"],
+        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", "[]"],
         "workers_pkey",
         5,
     ),

@@ -42,7 +42,7 @@ async def watch(conn: Connection, *ids: str, arm: bool = False) -> dict[str, cli
 
 
 async def start_here(conn: Connection, wanted: RunStart, worker_id: str = "w1", version: str = "") -> Any:
-    return await clients.start_here(conn, worker_id, version, "ns", wanted, awaited=True)
+    return await clients.start_here(conn, worker_id, version, "ns", wanted)
 
 
 CHANGES_WITH_TIME = {"run_at", "deadline_at", "created_at", "started_at", "status_due_at"}
@@ -50,7 +50,7 @@ CHANGES_WITH_TIME = {"run_at", "deadline_at", "created_at", "started_at", "statu
 
 async def test_a_run_started_here_is_as_one_that_was_started_and_claimed(conn: Connection) -> None:
     await add_worker(conn, version="v1")
-    await start(conn, run_start("r1", timeout=60.0, priority=7), awaited=True)
+    await start(conn, run_start("r1", timeout=60.0, priority=7))
     [claimed_run] = await claim(conn, version="v1")
     made = await start_here(conn, run_start("r2", timeout=60.0, priority=7), version="v1")
 

@@ -116,7 +116,7 @@ async def test_start_here_first_mark_dead_waits_and_the_move_finds_the_run(conn:
     operator = await connect(pg_url, application_name="operator")
     try:
         async with holding(pg_url) as starting:
-            assert await clients.start_here(starting, "w1", "", "ns", wanted, awaited=False) is not None
+            assert await clients.start_here(starting, "w1", "", "ns", wanted) is not None
             marking = await waiting(conn, workers.mark_dead(operator, ["uid-w1"]))
         assert await marking == ["w1"]
         assert [moved.id for moved in await workers.move(operator, ["w1"], 10)] == ["r1"]

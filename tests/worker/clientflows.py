@@ -58,3 +58,8 @@ async def talks() -> list[object]:
     heard = [await perdure.recv("orders"), await perdure.recv("orders", timeout=60)]
     await perdure.set_event("state", {"heard": len(heard)})
     return heard
+
+
+@perdure.workflow(name="c.naps")
+async def naps(seconds: float) -> None:
+    await perdure.sleep(seconds)

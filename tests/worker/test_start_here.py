@@ -17,7 +17,7 @@ from tests.support.pgwait import eventually
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy
 from tests.support.workerproc import WorkerProcess, working
-from tests.worker.clientflows import Declined, Receipt, buy, endless, large, nothing
+from tests.worker.clientflows import Declined, Receipt, buy, endless, large, naps, nothing
 
 SOON = 20.0
 
@@ -152,12 +152,18 @@ async def test_a_run_of_a_process_that_is_killed_goes_on_in_another(db: str, con
             worker_id,
         )
         start = store.RunStart("mine", "c.buy", '["1",5]', "default", "default", 100)
-        assert await store.start_here(connection, worker_id, "", "ns", start, awaited=False) is not None
+        assert await store.start_here(connection, worker_id, "", "ns", start) is not None
         await connection.execute("UPDATE perdure.workers SET lease_until = now() WHERE id = $1", worker_id)
         await connection.close()
         with WorkerProcess(db, modules="tests.worker.clientflows") as process:
             await process.works()
             assert await client.handle("mine", buy).result(SOON) == Receipt("1", 5)
+
+
+async def test_a_run_that_leaves_the_worker_is_asked_for_then(db: str, questions: list[list[str]]) -> None:
+    async with beside(db) as (_, client):
+        await asyncio.wait_for(client.run(naps.options(id="mine"), 1.2), SOON)
+    assert questions[0] == ["mine"]
 
 
 async def test_a_large_result_comes_whole(db: str, questions: list[list[str]]) -> None:

@@ -137,7 +137,7 @@ class Client:
         except BaseException:
             self._watcher.forget(row.id, future)
             raise
-        self._watcher.awake(row.id, armed=row.id in created.ids, here=created.here)
+        self._watcher.awake(row.id, armed=row.id in created.ids and not created.here, here=created.here)
         return await self._handle(start, row).result_of(future)
 
     async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
@@ -243,7 +243,7 @@ class Client:
         wanted = distinct(pairs)
         rows = [row for _, row in wanted.values()]
         try:
-            if len(rows) == 1 and await self._create_here(rows[0], awaited=awaited):
+            if len(rows) == 1 and await self._create_here(rows[0]):
                 return _Created({rows[0].id}, here=True)
             created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
             # Also when none is said to be created: that may be because a first answer was lost.
@@ -259,15 +259,13 @@ class Client:
             ) from error
         return _Created(created, here=False)
 
-    async def _create_here(self, row: RunStart, *, awaited: bool) -> bool:
+    async def _create_here(self, row: RunStart) -> bool:
         """Whether the run was created and begins in this process. Never when it is not known: it may exist then."""
         slot = None if self._worker is None else self._worker.reserve(self.namespace, row)
         if slot is None:
             return False
         try:
-            run = await self._database.call(
-                store.start_here, slot.worker_id, slot.version, self.namespace, row, awaited=awaited
-            )
+            run = await self._database.call(store.start_here, slot.worker_id, slot.version, self.namespace, row)
         except StoreUnavailable:
             slot.failed()
             return False

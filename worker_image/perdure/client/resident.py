@@ -42,6 +42,6 @@ class Resident(Protocol):
         ...
 
     def subscribe(self, ended: Callable[[RunSight], None], maybe: Callable[[str], None]) -> Callable[[], None]:
-        """Have every end that this worker commits told: with its outcome, or only that there is news of a run. Returns
-        what ends it."""
+        """Be told of every run that leaves this worker: that it has ended, and how, or only that there is news of it.
+        Returns what ends it."""
         ...

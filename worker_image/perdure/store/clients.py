@@ -87,12 +87,10 @@ async def start(
 
 
 async def start_here(
-    connection: asyncpg.Connection[Any], worker_id: str, version: str, namespace: str, run: RunStart, *, awaited: bool
+    connection: asyncpg.Connection[Any], worker_id: str, version: str, namespace: str, run: RunStart
 ) -> ClaimedRun | None:
     """Create the run as one that this worker, of this version, has taken; None when its id is taken or the worker takes
-    no runs any more. Durable on return. Not for a run with a delay.
-
-    `awaited`: its end will be told by a notification.
+    no runs any more. Durable on return. Not for a run with a delay. Its end is not told by a notification.
     """
     assert run.delay is None, "a delayed run is nobody's"
     made = await connection.fetchval(
@@ -108,7 +106,6 @@ async def start_here(
         run.priority,
         run.timeout,
         run.partition_key,
-        awaited,
         run.input,
     )
     return None if made is None else first_claim(run, namespace)

@@ -93,7 +93,7 @@ def main() -> int:
         with _serving(settings, probes, metrics):
             registry = load_modules(settings.modules)
             probes.importing = False
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 return runner.run(_run(settings, registry, url, metrics, probes, signals))
     except PerdureError as error:
         _show_what_is_left()
@@ -106,7 +106,7 @@ def main() -> int:
         return FAILED
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """The faster event loop where it is installed (extra `speed`); None: Python's own."""
     try:
         from uvloop import new_event_loop

@@ -99,8 +99,8 @@ class Residence:
         self._ears.append(ears)
         return lambda: self._ears.remove(ears) if ears in self._ears else None
 
-    def ended(self, run: ClaimedRun, status: RunStatus, ending: Ending) -> None:
-        """A run of this worker has ended, durably."""
+    def settled(self, run: ClaimedRun, status: RunStatus, ending: Ending) -> None:
+        """A run of this worker has ended, durably, or is no longer its own: whoever waits for it asks the database."""
         if not self._ears:
             return
         sight = sight_of(run, status, ending)

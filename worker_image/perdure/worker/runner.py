@@ -64,8 +64,8 @@ class Surroundings:
     """A run of this pool became claimable again."""
     left: Callable[[RunKey], None]
     """The run is no longer held."""
-    finished: Callable[[ClaimedRun, RunStatus, Ending], None]
-    """The run has ended for good."""
+    settled: Callable[[ClaimedRun, RunStatus, Ending], None]
+    """The run is no longer this worker's: it has ended, or waits, or went to the queue."""
     changed: Callable[[ClaimedRun, bool], None] | None
     """Something of a run with a resource was committed; True when this worker will write no more of it."""
 
@@ -135,10 +135,9 @@ class RunningRun:
             # A cancel came first and beats every other end (rule R9).
             settled = await self._journal.end(Cancelled("the run was cancelled while it ended"))
         if settled.status is not None:
-            if settled.status.finished:
-                self._around.finished(self.run, settled.status, ending)
-                if self.run.parent_id is not None:
-                    self._around.wakes.ended(self.run.id, self.run.parent_id)
+            self._around.settled(self.run, settled.status, ending)
+            if settled.status.finished and self.run.parent_id is not None:
+                self._around.wakes.ended(self.run.id, self.run.parent_id)
             self._ended(settled.status, ending)
 
     def _ended(self, status: RunStatus, ending: Ending) -> None:

@@ -63,8 +63,8 @@ class Parts:
     ready: Callable[[], None]
     ended: Callable[[str], None]
     """A run has ended that somebody waits for."""
-    finished: Callable[[ClaimedRun, RunStatus, Ending], None]
-    """A run has ended here."""
+    settled: Callable[[ClaimedRun, RunStatus, Ending], None]
+    """A run is no longer this worker's: it has ended, or waits, or went to the queue."""
     changed: Callable[[ClaimedRun, bool], None] | None
     exit_process: Callable[[int], None]
 
@@ -118,7 +118,7 @@ class Session:
             wakes=parts.wakes,
             ready=parts.ready,
             left=self._left,
-            finished=parts.finished,
+            settled=parts.settled,
             changed=parts.changed,
         )
         self._beater = Beater(

@@ -336,7 +336,7 @@ class Worker:
             wakes=self._wakes,
             ready=lambda: self._tell(self.settings.namespace, self.settings.pool),
             ended=self._notifier.ended,
-            finished=self.resident.ended,
+            settled=self.resident.settled,
             changed=None if self._reporter is None else self._reporter.changed,
             exit_process=self._exit_process,
         )

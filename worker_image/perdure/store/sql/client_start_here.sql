@@ -13,16 +13,16 @@ WITH me AS MATERIALIZED (
 ), made AS (
     INSERT INTO perdure.workflows (
         id, namespace, workflow, requires, pool, queue, priority, timeout, status, version, worker_id, fence, started_at,
-        deadline_at, partition_key, awaited)
+        deadline_at, partition_key)
     SELECT $3::text, $4::text, $5::text, ARRAY[$6::text], $7::text, $8::text, $9::integer,
            make_interval(secs => $10::float8), 30, nullif($2::text, ''), me.id, 1, clock_timestamp(),
-           clock_timestamp() + make_interval(secs => $10::float8), $11::text, $12::boolean
+           clock_timestamp() + make_interval(secs => $10::float8), $11::text
       FROM me
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 ), payload AS (
     INSERT INTO perdure.workflow_payloads (workflow_id, input)
-    SELECT made.id, $13::text FROM made
+    SELECT made.id, $12::text FROM made
     ON CONFLICT (workflow_id) DO UPDATE SET input = excluded.input, definition = NULL, output = NULL, error = NULL
 )
 SELECT made.id FROM made
