@@ -5,12 +5,14 @@ from typing import Any
 
 import asyncpg
 import pytest
+from perdure import idempotency
 from perdure.errors import StoreUnavailable
 from perdure.idempotency import commit_on_success, once, remember
 from perdure.store import idempotency as store
 from perdure.store.idempotency import Key
 from perdure.store.statements import sql
 
+from tests.faults.proxy import Armed, FaultProxy
 from tests.store.builders import Connection
 from tests.support.idempotency import Body, let_expire
 from tests.support.pgwait import eventually, holding, until_waiting
@@ -60,6 +62,21 @@ async def test_answers_that_never_come_change_nothing(pg_url: str, conn: Connect
         await commit_without_answer(proxy, gate, *locked, ends="COMMIT", state=20)
         assert await running == "v"
         assert await remember("k", body, pool=pool) == "v"
+    assert body.calls == 1
+
+
+@pytest.mark.parametrize("statement", ["idempotency_claim", "idempotency_finish"])
+async def test_a_connection_that_never_answers_is_given_up(
+    pg_url: str, conn: Connection, pg_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """It hangs and nobody cuts it, as behind a pooler that has lost its server; what was sent was executed."""
+    monkeypatch.setattr(idempotency, "ANSWER", 0.3)
+    body = Body("v")
+    async with FaultProxy(pg_server.port) as proxy, asyncpg.create_pool(proxy.through(pg_url), min_size=0) as pool:
+        hangs = Armed("blackhole", statement)
+        proxy.arm(hangs)
+        assert await asyncio.wait_for(remember("k", body, pool=pool), 20) == "v"
+        assert hangs.hit.is_set()
     assert body.calls == 1
 
 

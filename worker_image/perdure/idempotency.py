@@ -39,8 +39,8 @@ from perdure.engine.transaction import Connection, current_connection
 from perdure.errors import KeyInProgress, KeyLost, StoreUnavailable
 from perdure.store import idempotency as store
 from perdure.store.idempotency import Key
-from perdure.store.pool import connection_errors, database_url, is_transient
-from perdure.store.usersql import SqlPool
+from perdure.store.pool import ANSWER_SECONDS, STATEMENT_SECONDS, connection_errors, database_url, is_transient
+from perdure.store.usersql import SqlPool, cut
 
 __all__ = ["Connections", "Outcome", "commit_on_success", "key", "once", "remember"]
 
@@ -58,6 +58,10 @@ WAIT_SECONDS = 60.0
 
 POLL_FIRST, POLL_LONGEST = 0.02, 1.0
 """Seconds between looks at a key that somebody holds."""
+
+ANSWER = STATEMENT_SECONDS + ANSWER_SECONDS
+"""Seconds for the answer to one statement; after it the line is taken to be cut, and the statement is sent again on
+another: it may wait for a transaction that uses the key, which a body may hold open for long."""
 
 RELEASE_SECONDS = 5.0
 """Longest time to free a key after a failure; then its lease frees it."""
@@ -190,7 +194,7 @@ class _Holder:
         for failures in count():
             try:
                 async with self._connect() as connection:
-                    return await operation(connection, self._key, *args, **kwargs)
+                    return await self._answered(connection, operation(connection, self._key, *args, **kwargs))
             except (asyncpg.PostgresError, *connection_errors) as error:
                 if self._transaction or not is_transient(error):
                     raise
@@ -198,6 +202,17 @@ class _Holder:
                     raise StoreUnavailable(f"the idempotency keys cannot be reached: {error}") from error
                 await asyncio.sleep(min(POLL_LONGEST, POLL_FIRST * 2**failures))
         raise AssertionError
+
+    async def _answered(self, connection: Connection, answer: Awaitable[T]) -> T:
+        """In a transaction, how long a statement may take is the transaction's to say."""
+        if self._transaction:
+            return await answer
+        try:
+            async with asyncio.timeout(ANSWER):
+                return await answer
+        except TimeoutError as error:
+            cut(connection)
+            raise TimeoutError(f"no answer within {ANSWER:g} s") from error
 
     async def hold(self, lease: float, wait: float) -> store.Known | None:
         """Hold the key: None; what is known of it, when it is done. Raises `KeyInProgress` after `wait` seconds."""
