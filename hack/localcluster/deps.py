@@ -23,7 +23,7 @@ COMMANDS = {
     "prometheus": "promtool",  # the tests of the alerts
 }
 
-# What only the tests of the store and of workers need: a pooler, and an older Postgres than the embedded one.
+# What only the tests of one process need: a pooler, and an older Postgres than the embedded one.
 POOLER = {"pgbouncer": "/usr/sbin/pgbouncer"}
 OLDER_POSTGRES = {"postgresql-15": "/usr/lib/postgresql/15/bin/postgres"}
 

@@ -49,9 +49,11 @@ def older_postgres() -> Iterator[None]:
 
 @contextmanager
 def control_plane() -> Iterator[None]:
-    """etcd, kube-apiserver and the controller manager, built once for each machine; the tests start them."""
+    """etcd, kube-apiserver and the controller manager, built once for each machine; the tests start them. And
+    pgbouncer, as the operator may have one before its database."""
     build.build(Settings.from_environment(), build.CONTROL_PLANE)
-    yield
+    with pooler():
+        yield
 
 
 @contextmanager

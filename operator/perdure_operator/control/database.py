@@ -7,6 +7,7 @@ anything (invariant 8).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -45,6 +46,14 @@ def no_answer(operation: str, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"Postgres does not answer ({operation}): {str(error) or type(error).__name__}")
 
 
+def _let_a_cancel_through(error: BaseException) -> None:
+    """A statement that is cancelled is asked to stop when its connection is given back; if that gets no answer, the
+    driver raises its own error in place of the cancel. Taken for an outage, the service would go on for ever."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
+
+
 class Database:
     """A pool that opens connections when they are needed: it can be made while Postgres is away."""
 
@@ -62,6 +71,7 @@ class Database:
             async with pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 yield connection
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            _let_a_cancel_through(error)
             if (advice := explain(error)) is not None:
                 raise PoolerInTheWay(advice) from error
             if not is_away(error):
