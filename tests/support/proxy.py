@@ -26,6 +26,7 @@ class Proxy:
         self._questions = asyncio.Event()
         self._questions.set()
         self._accepting = True
+        self._answered: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -51,6 +52,11 @@ class Proxy:
         """From now on nothing comes back, on no connection."""
         self._answers.clear()
 
+    @property
+    def held_answers(self) -> int:
+        """Connections on which the server has answered and the answer is held: what they asked was executed."""
+        return len(self._answered)
+
     def hold_questions(self) -> None:
         """From now on nothing arrives at the server, on no connection."""
         self._questions.clear()
@@ -59,6 +65,7 @@ class Proxy:
         """Everything flows again."""
         self._answers.set()
         self._questions.set()
+        self._answered.clear()
 
     def refuse(self) -> None:
         """New connections are closed at once."""
@@ -97,6 +104,8 @@ class Proxy:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         try:
             while data := await reader.read(CHUNK):
+                if flows is self._answers and not flows.is_set():
+                    self._answered.add(writer)
                 await flows.wait()
                 writer.write(data)
                 await writer.drain()
@@ -104,4 +113,5 @@ class Proxy:
             pass
         finally:
             self._writers.discard(writer)
+            self._answered.discard(writer)
             writer.transport.abort()

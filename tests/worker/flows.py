@@ -3,7 +3,7 @@ are killed leave a trace: `effects` (what a body did) and `gates` (what a body w
 
 import asyncio
 import os
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -59,6 +59,12 @@ async def gate(name: str) -> None:
             return
 
 
+def blocked_until_open(name: str) -> None:
+    """Block this thread, loop and all, until the test opens the gate."""
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(asyncio.run, gate(name)).result()
+
+
 @perdure.step
 async def nothing(number: int) -> int:
     return number
@@ -85,16 +91,16 @@ async def gated(label: str, name: str) -> str:
 
 
 @perdure.step
-def blocking(label: str, seconds: float) -> str:
-    time.sleep(seconds)
+def blocking(label: str, name: str) -> str:
+    blocked_until_open(name)
     return label
 
 
 @perdure.step
-async def stuck(label: str, seconds: float) -> str:
+async def stuck(label: str, name: str) -> str:
     """An author's mistake: it blocks the loop."""
     await effect("begun", label)
-    time.sleep(seconds)  # noqa: ASYNC251 - the mistake
+    blocked_until_open(name)
     await effect("ended", label)
     return label
 
@@ -173,13 +179,13 @@ async def through_two_gates(first: str, second: str) -> list[str]:
 
 
 @perdure.workflow(name="t.sync")
-async def sync(seconds: float) -> str:
-    return await blocking("sync", seconds)
+async def sync(name: str) -> str:
+    return await blocking("sync", name)
 
 
 @perdure.workflow(name="t.stuck")
-async def loop_blocker(seconds: float) -> list[str]:
-    return [await note("before"), await stuck("at", seconds), await note("after")]
+async def loop_blocker(name: str) -> list[str]:
+    return [await note("before"), await stuck("at", name), await note("after")]
 
 
 @perdure.workflow(name="t.deaf")

@@ -86,7 +86,7 @@ async def test_a_step_that_outlasts_the_drain_is_released_by_force(db: str, conn
 
 
 async def test_a_thread_that_nobody_can_stop_does_not_hold_up_the_process(db: str, conn: Connection) -> None:
-    await enqueue(conn, "t.sync", 600.0, run_id="r1")
+    await enqueue(conn, "t.sync", "never", run_id="r1")
     with WorkerProcess(db, drain_seconds=1.0) as worker:
         await worker.works()
 

@@ -140,13 +140,14 @@ async def test_a_database_that_is_away_makes_no_worker_dead(db: str, pg_server: 
 
 
 async def test_a_blocked_loop_is_not_live_and_a_drained_one_not_ready(db: str, conn: Connection) -> None:
-    await enqueue(conn, "t.stuck", 4.0, run_id="stuck")
+    await enqueue(conn, "t.stuck", "let go", run_id="stuck")
     await enqueue(conn, "t.gated", "g", run_id="held")
     with WorkerProcess(db, lease_seconds=3.0) as worker:
         await worker.works()
         probes, _ = await ports(worker)
         assert "the event loop has not answered" in await answers(probes, "/livez", 503)
-        assert "time.sleep(seconds)" in (await worker.says("the event loop is blocked"))["stack"]
+        assert "blocked_until_open(name)" in (await worker.says("the event loop is blocked"))["stack"]
+        await open_gate(conn, "let go")
         await answers(probes, "/livez", 200)
         await until_effect(conn, "held", "at", "begun")
         worker.send(signal.SIGTERM)

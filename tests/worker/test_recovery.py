@@ -9,11 +9,11 @@ from perdure.store import runs
 from perdure.telemetry import names
 from perdure.worker.link import Connection
 
+from tests.support.cuts import Cutter
 from tests.support.pgwait import eventually
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy
 from tests.support.workerproc import (
-    TEST_LEASE,
     WorkerProcess,
     connect_again,
     effects,
@@ -127,17 +127,18 @@ async def test_paused_past_its_lease_a_worker_changes_nothing_and_comes_back(db:
 
 
 async def test_a_blocked_loop_loses_its_lease_and_the_run_goes_on_elsewhere(db: str, conn: Connection) -> None:
-    await enqueue(conn, "t.stuck", TEST_LEASE * 8, run_id="r1")
+    await enqueue(conn, "t.stuck", "never", run_id="r1")
     with WorkerProcess(db) as blocked:
         await blocked.works()
         await until_effect(conn, "r1", "at", "begun")
         # The next one to run it does not block: as a new version of the code would not.
-        await conn.execute("UPDATE perdure.workflow_payloads SET input = '[0.0]' WHERE workflow_id = 'r1'")
+        await open_gate(conn, "open")
+        await conn.execute("UPDATE perdure.workflow_payloads SET input = '[\"open\"]' WHERE workflow_id = 'r1'")
         await conn.execute("DELETE FROM perdure.workflow_steps WHERE workflow_id = 'r1' AND step_index = 1")
         async with working(db):
             assert await finished(conn, "r1") is RunStatus.SUCCEEDED
         line = await blocked.says("the event loop is blocked")
-        assert "time.sleep(seconds)" in line["stack"]
+        assert "blocked_until_open(name)" in line["stack"]
         assert "flows.py" in line["stack"]
         # Nobody could stop the body, so the process ended itself.
         assert await blocked.ended() == 75
@@ -163,17 +164,17 @@ async def test_a_database_that_restarts_under_load_loses_and_doubles_nothing(
         await again.close()
 
 
-@pytest.mark.parametrize("victim", ["me", "perdure-sweeper", "perdure-listener"])
-async def test_cut_sessions_heal(db: str, conn: Connection, victim: str) -> None:
+@pytest.mark.parametrize(("victim", "times"), [("me", 20), ("perdure-sweeper", 3), ("perdure-listener", 3)])
+async def test_cut_sessions_heal(db: str, conn: Connection, victim: str, times: int) -> None:
+    """Cut again and again while runs go on: the first time at once, the last time before the last of their steps."""
     for number in range(10):
         await enqueue(conn, "t.no_op", 60, run_id=f"r{number}")
     async with working(db, slots=5) as worker:
         name = worker.id if victim == "me" else victim
-        for _ in range(20):
-            await conn.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", name
-            )
-            await asyncio.sleep(0.02)
+        cutter = Cutter(conn, name)
+        for turn in range(times):
+            await until_steps(conn, 500 * turn // times)
+            await cutter.hit()
         for number in range(10):
             assert await finished(conn, f"r{number}") is RunStatus.SUCCEEDED
         assert worker.id == name or victim != "me", "cut sessions are no lost lease"
@@ -183,21 +184,28 @@ async def test_cut_sessions_heal(db: str, conn: Connection, victim: str) -> None
 async def test_answers_that_never_come_lose_and_double_nothing(
     db: str, conn: Connection, pg_server: PostgresServer
 ) -> None:
-    """Every kind of statement is cut between its commit and its answer: claims, journals, beats, sweeps."""
+    """Every kind of statement is cut between its commit and its answer: claims, journals, beats, sweeps.
+
+    One of them at least each time; in the later turns it is waited for more, the rarer ones among them.
+    """
     total = 0
 
     async def some_run() -> bool:
         return bool(await conn.fetchval("SELECT count(*) FROM perdure.workflows WHERE status = 30"))
 
     async with Proxy(pg_server.port) as proxy, working(proxy.through(db), slots=5, lease_seconds=6.0) as worker:
-        for _ in range(12):
+        for turn in range(12):
             for _ in range(5):
                 await enqueue(conn, "t.notes", ["a", "b", "c", "d"], run_id=f"r{total}")
                 total += 1
             # Without a run at work the journal would be silent, and only claims and sweeps would be cut.
             await eventually(some_run, "a run is claimed")
             proxy.hold_answers()
-            await asyncio.sleep(0.1)
+
+            async def unanswered(connections: int = 1 + turn // 4) -> bool:
+                return proxy.held_answers >= connections
+
+            await eventually(unanswered, "statements are executed and not answered")
             proxy.cut()
         for number in range(total):
             assert await finished(conn, f"r{number}", 60.0) is RunStatus.SUCCEEDED

@@ -44,11 +44,12 @@ async def test_a_run_goes_through_its_steps(db: str, conn: Connection) -> None:
 
 
 async def test_a_sync_step_does_not_hold_up_the_loop(db: str, conn: Connection) -> None:
-    await enqueue(conn, "t.sync", 0.5, run_id="slow")
+    await enqueue(conn, "t.sync", "g", run_id="slow")
     await enqueue(conn, "t.notes", ["a"], run_id="quick")
     async with working(db):
         assert await finished(conn, "quick") is RunStatus.SUCCEEDED
         assert await runs.get_status(conn, "slow") is RunStatus.RUNNING
+        await open_gate(conn, "g")
         assert await finished(conn, "slow") is RunStatus.SUCCEEDED
 
 
