@@ -1,8 +1,18 @@
 """Statements that must say the same in two files, as SQL has no way to share it."""
 
 import re
+from pathlib import Path
 
+import perdure.store
+import pytest
 from perdure.store.statements import sql
+
+CALLS = sorted(
+    file.stem
+    for file in (Path(perdure.store.__file__).parent / "sql").glob("call_*.sql")
+    if "INSERT INTO" in file.read_text()
+)
+"""Statements of calls that have an effect."""
 
 
 def part(statement: str, first: str, last: str) -> str:
@@ -19,3 +29,29 @@ def test_the_small_statement_of_the_journal_tests_ownership_as_the_whole_one() -
 def test_the_small_statement_of_the_journal_writes_steps_as_the_whole_one() -> None:
     small, whole = sql("journal_steps"), sql("journal_commit")
     assert part(small, "), steps AS", ")\nSELECT own.run") == part(whole, "), steps AS", "), ending AS")
+
+
+SAME_IN_CALLS = {
+    "the test of ownership": ("FROM perdure.workflows w", "), call AS"),
+    "which calls are still to be done": ("JOIN own ON own.id = r.id", "), mark AS"),
+    "which call was the last": ("FROM (SELECT call.id, call.fence, max(call.seq)", "), "),
+    "which step may be written": ("WHERE t.status < 30", "\n"),
+    "the rows of owned runs": ("SELECT own.id, own.fence, own.cancel_mode", "UNION ALL"),
+}
+
+
+def test_every_call_with_an_effect_is_compared() -> None:
+    assert CALLS == ["call_await_event", "call_receive", "call_send", "call_set_event", "call_start"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("what", SAME_IN_CALLS)
+def test_all_calls_say_the_same(call: str, what: str) -> None:
+    assert part(sql(call), *SAME_IN_CALLS[what]) == part(sql("call_send"), *SAME_IN_CALLS[what])
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("begin", [("WITH own", "FROM"), ("), mark AS", "FROM")], ids=["columns", "mark"])
+def test_all_calls_begin_the_same_and_may_add_to_it(call: str, begin: tuple[str, str]) -> None:
+    """The start of a child takes more of its parent, and notes that the parent has children."""
+    assert part(sql(call), *begin).startswith(part(sql("call_send"), *begin))
