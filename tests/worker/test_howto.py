@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from perdure.api import decorators
+from perdure.api import registering
 from perdure.engine.registry import Registry
 
 from tests.support.workerproc import working
@@ -35,7 +35,7 @@ async def run(block: str, line: int, guide: Path, names: dict[str, Any]) -> None
 async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first block is the module that program and workers share. What it registers, other guides do not see."""
     registry = Registry()
-    monkeypatch.setattr(decorators, "default_registry", registry)
+    monkeypatch.setattr(registering, "default_registry", registry)
     (first, line), *program = blocks(guide)
     module = ModuleType(f"guide_{guide.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from pydantic_core import from_json
 
-from perdure.api.decorators import PreparedStart, Workflow
+from perdure.api.starts import PreparedStart
+from perdure.api.workflows import Workflow
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle
 from perdure.client.news import News

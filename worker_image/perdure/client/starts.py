@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from perdure.api.decorators import PreparedStart
+from perdure.api.starts import PreparedStart
 from perdure.engine.codec import same_input
 from perdure.errors import ConflictingWorkflow
 from perdure.model.start import Seconds, new_run_id, positive_seconds
