@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.engine.calls.arguments import event_name, key_of, length_of_sleep, limit_of_time, run_id_of, topic_of
-from perdure.engine.calls.calls import build
 from perdure.engine.calls.events import GetRunEvent, SetRunEvent
+from perdure.engine.calls.kinds import build
 from perdure.engine.calls.messages import ReceiveMessage, SendMessage
 from perdure.engine.calls.sleep import Sleep
 from perdure.engine.codec import encode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from perdure.engine.calls.calls import build
 from perdure.engine.calls.children import ChildResult
+from perdure.engine.calls.kinds import build
 from perdure.engine.pending import PendingCall
 from perdure.engine.registry import WorkflowDefinition
 

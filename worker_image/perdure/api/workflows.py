@@ -13,8 +13,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 from perdure.api import registering
 from perdure.api.children import ChildHandle
 from perdure.api.starts import PreparedStart
-from perdure.engine.calls.calls import build
 from perdure.engine.calls.children import StartChild
+from perdure.engine.calls.kinds import build
 from perdure.engine.pending import PendingCall
 from perdure.engine.registry import Registry, WorkflowDefinition
 from perdure.model.start import Seconds, StartOptions

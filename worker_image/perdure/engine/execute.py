@@ -19,7 +19,8 @@ from enum import Enum, auto
 from typing import Any, NoReturn, TypeVar
 
 from perdure.engine.bodies import run_in_thread
-from perdure.engine.calls.calls import Calls, DurableCall, Kind, input_of
+from perdure.engine.calls.calls import Calls
+from perdure.engine.calls.kinds import DurableCall, Kind, input_of
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import describe, step_of
 from perdure.engine.history import History, MoreHistory

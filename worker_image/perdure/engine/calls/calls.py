@@ -7,21 +7,19 @@ invariants 1 and 5 for them: what is recorded is compared and returned; what wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.engine.backoff import Wait
-from perdure.engine.codec import encode
-from perdure.engine.context import Scope, current_scope
+from perdure.engine.calls.kinds import DurableCall, Place
 from perdure.engine.decide import Raise, Return
-from perdure.engine.failures import NONE, describe, rebuild
+from perdure.engine.failures import describe
 from perdure.engine.log import StepLog
-from perdure.engine.pending import PendingCall
-from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, InsideStep, NotInWorkflow, ReleaseRequested
-from perdure.model.calls import CHILD_PREFIX, CallAnswer, CallName, Outcomes, OwnCall, RunOutcome, child_key
+from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, ReleaseRequested
+from perdure.model.calls import CHILD_PREFIX, CallAnswer, Outcomes, OwnCall, RunOutcome, child_key
 from perdure.model.outcome import ErrorRecord, Mismatch
-from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
+from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
@@ -38,105 +36,6 @@ HOLD_PER_STEP = 0.001
 """Seconds for each step before the waiting one: what its replay costs, and what it is worth to be spared of it."""
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Kind(Protocol[R_co]):
-    """What a durable call does: one value for each call."""
-
-    @property
-    def name(self) -> CallName:
-        """Under which it is recorded."""
-        ...
-
-    @property
-    def arguments(self) -> list[Any]:
-        """Its recorded input."""
-        ...
-
-    async def perform(self, calls: Calls, at: Place) -> R_co:
-        """Do it. A failure that is its outcome is raised through `Calls.fail`, all else is none."""
-        ...
-
-    def read_back(self, output: str) -> R_co:
-        """The result from the recorded output. Raises `DecodingFailed`."""
-        ...
-
-    def rebuild(self, error: ErrorRecord) -> Exception:
-        """The exception of a recorded failure."""
-        ...
-
-    @property
-    def in_steps(self) -> bool:
-        """Whether it may be called inside a step, where nothing is recorded."""
-        ...
-
-    def plainly(self) -> Coroutine[Any, Any, R_co]:
-        """Do it there."""
-        ...
-
-
-class Common:
-    """What most kinds share."""
-
-    in_steps = False
-
-    def rebuild(self, error: ErrorRecord) -> Exception:
-        """Of its own class."""
-        return rebuild(error, NONE, "")
-
-    def plainly(self) -> Coroutine[Any, Any, Any]:
-        """Not at all: `build` refuses the kind where nothing is recorded."""
-        raise AssertionError(f"{type(self).__name__} is done in a run only")
-
-
-class DurableCall(PendingCall[R], Generic[R]):
-    """The call of one kind. Made by `build`."""
-
-    __slots__ = ("kind",)
-
-    def __init__(self, scope: Scope, kind: Kind[R], step_id: int | None, input_text: str) -> None:
-        super().__init__(scope, kind.name, step_id, input_text)
-        self.kind = kind
-
-    def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
-        return execution.perform_call(self)
-
-    def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
-        return self.kind.plainly()
-
-
-def build(kind: Kind[R]) -> DurableCall[R]:
-    """The call at the next index of the run. Raises `NotInWorkflow`, `InsideStep`, `EncodingFailed`, and takes none."""
-    scope = current_scope.get()
-    if scope is None:
-        raise NotInWorkflow(
-            f"{kind.name} was called outside the body of a run; from a program of its own use perdure.Client"
-        )
-    if scope.index is None:
-        return scope.execution.build(scope, kind)
-    if asyncio._get_running_loop() is None:
-        raise InsideStep(f"{kind.name} was called in the sync step {scope.name}, where nothing can await it")
-    if not kind.in_steps:
-        raise InsideStep(f"{kind.name} was called in step {scope.name}: a step is a leaf; call it from the workflow")
-    return DurableCall(scope, kind, None, "")
-
-
-class Place:
-    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet)."""
-
-    __slots__ = ("call", "index", "recorded", "run_id")
-
-    def __init__(self, call: DurableCall[Any], index: int, recorded: RecordedStep | None, run_id: str) -> None:
-        self.call = call
-        self.index = index
-        self.recorded = recorded
-        self.run_id = run_id
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until the recorded instant, None if there is none."""
-        return None if self.recorded is None else self.recorded.wake_in
 
 
 class Ends:
@@ -367,8 +266,3 @@ def _retrieve(future: asyncio.Future[Outcomes]) -> None:
     """An error that nobody is left to hear is no news."""
     if not future.cancelled():
         future.exception()
-
-
-def input_of(kind: Kind[Any]) -> str:
-    """The recorded input of a call. Raises `EncodingFailed`."""
-    return encode(kind.arguments, f"the arguments of {kind.name}")

@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from perdure.engine.backoff import Wait
-from perdure.engine.calls.calls import Calls, Common, Place
+from perdure.engine.calls.calls import Calls
+from perdure.engine.calls.kinds import Common, Place
 from perdure.engine.codec import Decoder, same_input
 from perdure.engine.failures import NONE, rebuild, rebuild_run
 from perdure.engine.registry import WorkflowDefinition

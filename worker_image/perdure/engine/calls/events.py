@@ -8,7 +8,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from perdure.engine.backoff import Wait
-from perdure.engine.calls.calls import Calls, Common, Place
+from perdure.engine.calls.calls import Calls
+from perdure.engine.calls.kinds import Common, Place
 from perdure.model.calls import AwaitEvent, CallName, EventValue, SetEvent, event_key
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus

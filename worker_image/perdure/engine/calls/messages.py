@@ -12,7 +12,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from perdure.engine.backoff import Wait
-from perdure.engine.calls.calls import Calls, Common, Place
+from perdure.engine.calls.calls import Calls
+from perdure.engine.calls.kinds import Common, Place
 from perdure.errors import NonExistentWorkflow
 from perdure.model.calls import CallName, Otherwise, Receive, Send, message_key
 from perdure.model.rows import WaitingFor

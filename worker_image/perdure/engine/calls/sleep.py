@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.engine.backoff import Wait
-from perdure.engine.calls.calls import Calls, Common, Place
+from perdure.engine.calls.calls import Calls
+from perdure.engine.calls.kinds import Common, Place
 from perdure.model.calls import CallName
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus
