@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable
 from asyncpg import PostgresError
 from perdure import __version__
 from perdure.errors import ConfigurationError, MigrationFailed, PoolerInTheWay, SchemaOutOfRange
-from perdure.store.migrate import migrate
-from perdure.store.pool import database_url
+from perdure.store.migrate import check, migrate
+from perdure.store.pool import connect, database_url, migrate_url
 from perdure.telemetry import names
 from perdure.telemetry.http import HttpServer, exposition, probe
 from perdure.telemetry.logs import configure, get_logger
 from perdure.telemetry.prometheus import Metrics
 
-from perdure_operator.control.database import Database, is_away
+from perdure_operator.control.database import APPLICATION_NAME, Database, is_away
 from perdure_operator.control.discovery import Discovery
 from perdure_operator.control.leader import Leader, lock_name
 from perdure_operator.control.leading import Leading, Place
@@ -37,7 +37,7 @@ log = get_logger(__name__)
 TICK_SECONDS = 0.25
 """Time between two ticks of the event loop, by which its lag is measured."""
 
-NOT_YET = (SchemaOutOfRange, MigrationFailed, PoolerInTheWay, PostgresError)
+NOT_YET = (SchemaOutOfRange, MigrationFailed, PoolerInTheWay, ConfigurationError, PostgresError)
 """What people have to mend while the operator waits and says it."""
 
 MIGRATE_SECONDS = (0.5, 10.0)
@@ -55,11 +55,22 @@ LOOK_SECONDS = 5.0
 
 
 class Operator:
-    """One operator. `run` returns after `stop` was set, or raises what cannot be mended by waiting."""
+    """One operator. `run` returns after `stop` was set, or raises what cannot be mended by waiting.
 
-    def __init__(self, settings: OperatorSettings, url: str, metrics: Metrics | None = None) -> None:
+    `migrating` gives the URL for migrations, where it is another one; asked before each try, as a mounted one changes.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        url: str,
+        metrics: Metrics | None = None,
+        *,
+        migrating: Callable[[], str] | None = None,
+    ) -> None:
         self._settings = settings
         self._url = url
+        self._migrating = migrating or (lambda: url)
         self.metrics = metrics or Metrics(names.declared(names.Component.OPERATOR))
         self.health = Health()
         self.servers: list[HttpServer] = []
@@ -130,7 +141,7 @@ class Operator:
         said = ""
         while True:
             try:
-                applied = await migrate(self._url)
+                applied = await self._schema()
             except Exception as error:
                 if not is_away(error) and not isinstance(error, NOT_YET):
                     raise
@@ -144,6 +155,23 @@ class Operator:
                 return
             await asyncio.sleep(wait)
             wait = min(longest, wait * 1.5)
+
+    async def _schema(self) -> list[str]:
+        """The names of the migrations that were applied. What was migrated past a pooler must show through it."""
+        url = await asyncio.to_thread(self._migrating)
+        applied = await migrate(url)
+        if url != self._url:
+            connection = await connect(self._url, application_name=APPLICATION_NAME)
+            try:
+                await check(connection)
+            except SchemaOutOfRange as error:
+                raise SchemaOutOfRange(
+                    f"PERDURE_DATABASE_MIGRATE_URL has the schema, but where the operator works {error.message}; "
+                    "both must lead to the same database"
+                ) from error
+            finally:
+                connection.terminate()
+        return applied
 
     def _served(self, served: bool) -> None:
         self.health.served = served
@@ -174,7 +202,7 @@ async def serve(settings: OperatorSettings, url: str) -> None:
         loop.add_signal_handler(name, stop.set)
     look = asyncio.create_task(stop_when_moved(url, stop))
     try:
-        await Operator(settings, url).run(stop)
+        await Operator(settings, url, migrating=migrate_url).run(stop)
     finally:
         look.cancel()
 
@@ -202,6 +230,7 @@ def main() -> int:
     try:
         settings = load()
         url = database_url()
+        migrate_url()
         settings.access()
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from perdure.store.pool import database_url
+from perdure.store.pool import database_url, migrate_url
 from perdure_operator import settings
 
 from tests.chart import cases
@@ -85,6 +85,18 @@ def test_by_parts_the_password_is_a_file_and_in_no_url() -> None:
 def test_a_certificate_authority_goes_with_a_uri_too() -> None:
     found = cases.render({"database": {"existingSecret": "db", "caSecret": {"name": "ca", "key": "root.crt"}}})
     assert secret_files(found)["/etc/perdure/database-ca/ca.crt"] == ("ca", "root.crt")
+
+
+def test_migrations_may_have_a_uri_of_their_own_past_the_pooler(tmp_path: Path) -> None:
+    direct = {"migrateSecret": {"name": "direct", "key": "uri-of-postgres"}}
+    found = cases.render({"database": {"existingSecret": "db", "pooler": "transaction", **direct}})
+    assert secret_files(found)["/etc/perdure/database-migrate/uri"] == ("direct", "uri-of-postgres")
+    assert environment(found)[WORKER_SECRET] == "db"
+    read = as_in_a_pod(found, tmp_path, "postgresql://a:b@c/d")
+    assert (migrate_url(read), database_url(read)) == (
+        "postgresql://a:b@c/d",
+        "postgresql://a:b@c/d?pooler=transaction",
+    )
 
 
 def test_the_throwaway_postgres_and_its_uri_in_every_namespace() -> None:

@@ -11,10 +11,10 @@ import asyncpg
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 
-def migrate(url: str, *options: str) -> subprocess.CompletedProcess[str]:
+def migrate(url: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "perdure.cli", "migrate", *options],
-        env={**os.environ, "PERDURE_DATABASE_URL": url},
+        env={**os.environ, "PERDURE_DATABASE_URL": url, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -28,6 +28,14 @@ def test_an_empty_database_is_brought_up_to_date_once(empty_pg_url: str) -> None
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert "applied 0001_initial" in first.stdout
     assert "nothing to do" in second.stdout
+    assert "up to date" in migrate(empty_pg_url, "--check").stdout
+
+
+def test_a_url_for_migrations_alone_is_used_for_them_alone(empty_pg_url: str) -> None:
+    nobody = "postgresql://u@127.0.0.1:1/n"
+    done = migrate(nobody, PERDURE_DATABASE_MIGRATE_URL=empty_pg_url)
+    assert done.returncode == 0 and "applied 0001_initial" in done.stdout, done.stderr
+    assert migrate(nobody, "--check", PERDURE_DATABASE_MIGRATE_URL=empty_pg_url).returncode == 3
     assert "up to date" in migrate(empty_pg_url, "--check").stdout
 
 

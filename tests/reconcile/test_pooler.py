@@ -140,6 +140,28 @@ async def test_postgres_goes_away_behind_the_pooler_and_comes_back(
         assert operator.health.ready() is None and operator.health.alive() is None
 
 
+async def test_it_migrates_past_a_pooler_that_has_no_room_for_migrations(
+    place: Place, empty_pg_url: str, tmp_path: Path
+) -> None:
+    """They need two sessions at once, and this pooler has one."""
+    with Bouncer(empty_pg_url, servers=1) as bouncer:
+        pooled = replace(place, url=bouncer.url)
+        with spawned(pooled, tmp_path / "log", {"PERDURE_DATABASE_MIGRATE_URL": empty_pg_url}):
+            await pooled.apply("run", FLOW)
+            await pooled.until("run", accepted, "accepted", seconds=60)
+
+
+async def test_migrations_of_another_database_are_told(place: Place, empty_pg_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    elsewhere = replace(place, url=empty_pg_url)
+    with spawned(elsewhere, log, {"PERDURE_DATABASE_MIGRATE_URL": place.url}):
+
+        async def told() -> bool:
+            return "both must lead to the same database" in log.read_text()
+
+        await eventually(told, "the operator says it")
+
+
 async def test_a_cancel_is_not_taken_for_an_outage_when_the_server_is_silent(pg_server: PostgresServer) -> None:
     """A service that swallowed it would go on beside its successor, and this operator never lead again."""
     metrics = Metrics(names.declared(names.Component.OPERATOR))

@@ -5,7 +5,7 @@ import asyncpg
 import pytest
 from perdure.errors import ConfigurationError
 from perdure.store import pool
-from perdure.store.pool import connect, create_pool, database_url, is_bad_row, is_transient
+from perdure.store.pool import connect, create_pool, database_url, is_bad_row, is_transient, migrate_url
 
 from tests.store.builders import Connection
 from tests.support.pgwait import holding
@@ -72,6 +72,20 @@ def test_url_is_made_from_parts_with_their_quoting(tmp_path: Path) -> None:
 def test_what_is_no_database_is_refused_without_showing_a_password(env: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as caught:
         database_url(env)
+    assert "secret" not in str(caught.value)
+
+
+def test_migrations_have_a_way_of_their_own_past_a_pooler(tmp_path: Path) -> None:
+    pooled = {"PERDURE_DATABASE_URL": URL, "PERDURE_DATABASE_POOLER": "transaction"}
+    assert migrate_url(pooled) == database_url(pooled) == f"{URL}?pooler=transaction"
+    file = tmp_path / "uri"
+    file.write_text("postgresql://direct/n\n")
+    given = {**pooled, "PERDURE_DATABASE_MIGRATE_URL_FILE": str(file)}
+    assert migrate_url(given) == "postgresql://direct/n"
+    assert migrate_url({**given, "PERDURE_DATABASE_MIGRATE_URL": "postgresql://other/n"}) == "postgresql://other/n"
+    assert database_url(given) == database_url(pooled)
+    with pytest.raises(ConfigurationError, match="PERDURE_DATABASE_MIGRATE_URL must be") as caught:
+        migrate_url({"PERDURE_DATABASE_MIGRATE_URL": "mysql://u:secret@db/n"})
     assert "secret" not in str(caught.value)
 
 

@@ -80,6 +80,10 @@
 - name: PERDURE_DATABASE_POOLER
   value: {{ $database.pooler | quote }}
 {{- end }}
+{{- if $database.migrateSecret.name }}
+- name: PERDURE_DATABASE_MIGRATE_URL_FILE
+  value: /etc/perdure/database-migrate/uri
+{{- end }}
 {{- end }}
 
 {{- define "perdure.databaseVolumes" -}}
@@ -111,6 +115,14 @@
       - key: {{ $database.caSecret.key }}
         path: ca.crt
 {{- end }}
+{{- if $database.migrateSecret.name }}
+- name: database-migrate
+  secret:
+    secretName: {{ $database.migrateSecret.name }}
+    items:
+      - key: {{ $database.migrateSecret.key }}
+        path: uri
+{{- end }}
 {{- end }}
 
 {{- define "perdure.databaseVolumeMounts" -}}
@@ -120,6 +132,11 @@
 {{- if .Values.database.caSecret.name }}
 - name: database-ca
   mountPath: /etc/perdure/database-ca
+  readOnly: true
+{{- end }}
+{{- if .Values.database.migrateSecret.name }}
+- name: database-migrate
+  mountPath: /etc/perdure/database-migrate
   readOnly: true
 {{- end }}
 {{- end }}

@@ -24,7 +24,7 @@ def statements() -> str:
 
 def migrate() -> list[str]:
     """Apply what is missing; gives the names. Committed on return."""
-    return _run(lambda: migrations.migrate(pool.database_url()))
+    return _run(lambda: migrations.migrate(pool.migrate_url()))
 
 
 def check() -> None:

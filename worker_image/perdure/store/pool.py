@@ -56,8 +56,14 @@ DATABASE_VARIABLES = (
         "a session is used then. `?pooler=transaction` in a URL says the same.",
         "none",
     ),
+    Variable(
+        "PERDURE_DATABASE_MIGRATE_URL",
+        "URL for migrations alone, in the operator and `perdure migrate`: Postgres itself, past a pooler. "
+        "`PERDURE_DATABASE_POOLER` is not about it. Default: as everything else.",
+    ),
+    Variable("PERDURE_DATABASE_MIGRATE_URL_FILE", "File with that URL."),
 )
-"""Where the database is: what `database_url` reads. Worker, operator and command line alike."""
+"""Where the database is: what `database_url` and `migrate_url` read. Worker, operator and command line alike."""
 
 connection_errors: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
@@ -97,11 +103,7 @@ def database_url(env: Mapping[str, str] | None = None) -> str:
     holds the URL, because of its password.
     """
     env = os.environ if env is None else env
-    url = env.get("PERDURE_DATABASE_URL", "").strip()
-    source = "PERDURE_DATABASE_URL"
-    if not url and env.get("PERDURE_DATABASE_URL_FILE"):
-        source = "PERDURE_DATABASE_URL_FILE"
-        url = _read(env, source)
+    url, source = _given(env, "PERDURE_DATABASE_URL")
     if not url and env.get("PERDURE_DATABASE_HOST"):
         source = "PERDURE_DATABASE_HOST and its fellows"
         url = _from_parts(env)
@@ -111,6 +113,14 @@ def database_url(env: Mapping[str, str] | None = None) -> str:
             "PERDURE_DATABASE_URL_FILE, or PERDURE_DATABASE_HOST with NAME, USER and PASSWORD"
         )
     return pooler.with_pooler(checked_url(url, source), env.get(pooler.VARIABLE, ""))
+
+
+def migrate_url(env: Mapping[str, str] | None = None) -> str:
+    """Where migrations are made: `PERDURE_DATABASE_MIGRATE_URL`, else the file `PERDURE_DATABASE_MIGRATE_URL_FILE`,
+    else `database_url`. A pooler on that way has to be said in the URL itself. Raises as `database_url` does."""
+    env = os.environ if env is None else env
+    url, source = _given(env, "PERDURE_DATABASE_MIGRATE_URL")
+    return pooler.with_pooler(checked_url(url, source), "") if url else database_url(env)
 
 
 async def connect(
@@ -223,6 +233,12 @@ def checked_url(url: str, source: str) -> str:
     if (problem := address.problem(url)) is not None:
         raise ConfigurationError(f"{source} {problem}")
     return url
+
+
+def _given(env: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The URL in this variable, else in the file that `…_FILE` names, else nothing; and which of both it was."""
+    url, file = env.get(name, "").strip(), f"{name}_FILE"
+    return (_read(env, file), file) if not url and env.get(file) else (url, name)
 
 
 def _from_parts(env: Mapping[str, str]) -> str:
