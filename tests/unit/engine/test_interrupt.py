@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from perdure import ControlSignal
-from perdure.engine import execute
+from perdure.engine import unwind
 from perdure.errors import CancelRequested, OwnershipLost, ReleaseRequested
 from perdure.model.outcome import Cancelled, Lost, Released, Succeeded
 from perdure.model.states import StepStatus
@@ -31,9 +31,9 @@ every = pytest.mark.parametrize("signal", GRACEFUL + IMMEDIATE, ids=name_of)
 
 async def let_go() -> None:
     """End what was left behind, now that it lets itself be ended."""
-    for task in list(execute._abandoned):
+    for task in list(unwind._abandoned):
         task.cancel()
-    await until(lambda: not execute._abandoned)
+    await until(lambda: not unwind._abandoned)
 
 
 @graceful

@@ -19,17 +19,19 @@ from enum import Enum, auto
 from typing import Any, NoReturn, TypeVar
 
 from perdure.engine.bodies import run_in_thread
+from perdure.engine.boundary import body_of, outcome_of_body
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import DurableCall, Kind, input_of
 from perdure.engine.context import Scope, current_scope
-from perdure.engine.failures import describe, step_of
+from perdure.engine.failures import describe
 from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingStep
-from perdure.engine.registry import Registry, StepDefinition, WorkflowDefinition
-from perdure.engine.steps import Steps, dropped_by_interpreter
+from perdure.engine.registry import Registry, StepDefinition
+from perdure.engine.steps import Steps
 from perdure.engine.stop import Rank, Stop, aborted, merged, requested
 from perdure.engine.transaction import Ledger
+from perdure.engine.unwind import UNWIND_SECONDS, Unwinding, cancel
 from perdure.errors import (
     BodyStopped,
     CancelRequested,
@@ -38,26 +40,19 @@ from perdure.errors import (
     PerdureError,
     ReleaseRequested,
     SlotGivenBack,
-    UnknownWorkflow,
 )
-from perdure.model.outcome import Cancelled, Ending, Failed, Mismatch, Parked, Released, Succeeded
+from perdure.model.outcome import Cancelled, Ending, Failed, Parked, Released, Succeeded
 from perdure.model.rows import ClaimedRun
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-UNWIND_SECONDS = 2.0
-"""How long the `finally` blocks of a stopped body may take before it is cancelled again, and then abandoned: enough
-to close connections, short beside a lease and a pod's grace period."""
-
 MAX_LATE_CALLS = 100
 """Step calls that a stopped body may still build and see refused. A body that catches the signal in a loop would
 hold the event loop for ever; after these its calls wait instead."""
 
 DEADLINE = "its deadline has passed"
-
-_abandoned: set[asyncio.Task[Any]] = set()
 
 
 class Phase(Enum):
@@ -104,7 +99,7 @@ class Execution:
         self._told = False
         self._body: asyncio.Task[Ending] | None = None
         self._done: asyncio.Future[Ending] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._unwinding: Unwinding | None = None
         self._next_index = 0
         self._late_calls = 0
         self._unawaited: dict[int, str] = {}
@@ -252,32 +247,14 @@ class Execution:
             return Cancelled(DEADLINE)
         if run.suspended:
             return Released("the run is suspended")
-        definition = self.registry.workflows.get(run.workflow)
-        if definition is None:
-            unknown = UnknownWorkflow(f"no workflow {run.workflow} is registered in this process")
-            return Mismatch(describe(unknown))
-        try:
-            args, kwargs = definition.arguments_from_input(run.input)
-        except PerdureError as error:
-            return Failed(describe(error))
-        return self._run_body(definition, args, kwargs)
-
-    async def _run_body(self, definition: WorkflowDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ending:
-        """The boundary: whatever the body does, it is an ending."""
-        try:
-            value = await definition.function(*args, **kwargs)
-            return Succeeded(definition.result.round_trip(value, f"the result of workflow {definition.name}")[0])
-        except BaseException as error:
-            if isinstance(error, GeneratorExit) and dropped_by_interpreter(self._body):
-                raise
-            return Failed(describe(error, step_of(error)))
+        return body_of(run, self.registry, lambda: self._body)
 
     def _body_over(self, body: asyncio.Task[Ending]) -> None:
         """The body's function has ended. Steps that it left in progress finish and are recorded first."""
         if self._phase is Phase.ENDED:
             return
         if self._stop is None:
-            self._outcome = _outcome(body)
+            self._outcome = outcome_of_body(body)
         self._phase = Phase.CLOSING
         self.stopping = True
         self._steps.backoffs.wake_all()
@@ -299,7 +276,7 @@ class Execution:
             self._steps.backoffs.wake_all()
         if stop.immediate:
             if stop.rank is not Rank.PARK:
-                _cancel({*self._steps.in_progress, self._body})
+                cancel(self._left())
             self._watch_unwinding()
         elif not self._steps.in_progress:
             # A durable call that asks for this tells the body with its own signal: look after that.
@@ -312,29 +289,15 @@ class Execution:
                 self._body.cancel()
             self._watch_unwinding()
 
-    def _watch_unwinding(self, tries: int = 1) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._unwind, self._insist, tries)
+    def _watch_unwinding(self) -> None:
+        if self._unwinding is None:
+            self._unwinding = Unwinding(self.claimed.id, self._unwind, self._left, self._end)
+        self._unwinding.watch()
 
-    def _insist(self, tries: int) -> None:
-        """The body has been told and still runs."""
+    def _left(self) -> set[asyncio.Task[Any]]:
+        """The tasks that have to end before the run does."""
         assert self._body is not None
-        tasks = {task for task in (*self._steps.in_progress, self._body) if not task.done()}
-        _cancel(tasks)
-        if tries:
-            self._watch_unwinding(tries - 1)
-            return
-        logger.error(
-            "run %s: its body or a step does not end %.1f s after it was stopped and is left behind; "
-            "does it catch BaseException or asyncio.CancelledError?",
-            self.claimed.id,
-            2 * self._unwind,
-        )
-        for task in tasks:
-            _abandoned.add(task)
-            task.add_done_callback(_abandoned.discard)
-        self._end()
+        return {*self._steps.in_progress, self._body}
 
     def _watch_deadline(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
         seconds = self.claimed.deadline_in
@@ -346,8 +309,8 @@ class Execution:
         """Nothing of the run is in progress, or it is left behind: say how it ended."""
         self._phase = Phase.ENDED
         self.stopping = self.dropping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._unwinding is not None:
+            self._unwinding.end()
         ending = self._outcome
         if self._stop is not None and (ending is None or self._stop.rank > Rank.OUTCOME):
             ending = self._stop.ending
@@ -357,17 +320,6 @@ class Execution:
             logger.warning("run %s: steps were called and never awaited: %s", self.claimed.id, names)
         if self._done is not None and not self._done.done():
             self._done.set_result(ending)
-
-
-def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-
-
-def _outcome(body: asyncio.Task[Ending]) -> Ending:
-    if body.cancelled():
-        return Failed(describe(asyncio.CancelledError("the body was cancelled by its own code")))
-    return body.result()
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
