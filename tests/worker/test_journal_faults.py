@@ -176,9 +176,9 @@ async def test_new_steps_wait_while_too_much_is_pending(here: Bench, monkeypatch
 async def test_one_run_stays_on_one_connection(conn: Connection, db: str) -> None:
     async with bench(conn, db, connections=4) as here:
         ids = [f"r{number}" for number in range(40)]
-        lanes = {run_id: here.journal.lane_of(run_id) for run_id in ids}
-        assert len(set(lanes.values())) == 4
-        assert all(here.journal.lane_of(run_id) is lane for run_id, lane in lanes.items())
+        outboxes = {run_id: here.journal.outbox_of(run_id) for run_id in ids}
+        assert len(set(outboxes.values())) == 4
+        assert all(here.journal.outbox_of(run_id) is outbox for run_id, outbox in outboxes.items())
         journals = await here.claim(*ids)
         await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in journals))
         assert await conn.fetchval("SELECT count(*) FROM perdure.workflow_steps") == 40

@@ -28,10 +28,10 @@ def test_writes_that_are_due_at_once_may_follow_each_other() -> None:
         await asyncio.sleep(0)
         heard = Observer(lost=lambda: None, refused=lambda: None, flags=lambda _: None)
         runs = [journal.open(claimed(f"r{number}"), heard) for number in range(TURNS)]
-        lane = journal.lane_of(runs[0].run_id)
+        outbox = journal.outbox_of(runs[0].run_id)
         for run in runs:
             write = StepWrite(0, 1, "s", StepStatus.SUCCEEDED, "[]", "1")
-            lane.add_step(run, write, due=time.monotonic() + SOON, waiter=None)
+            outbox.add_step(run, write, due=time.monotonic() + SOON, waiter=None)
         await journal.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

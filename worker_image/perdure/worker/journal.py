@@ -35,6 +35,7 @@ from perdure.worker.lane import Lane
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
 from perdure.worker.meters import Meters
+from perdure.worker.outbox import Outbox
 from perdure.worker.wakes import Wakes
 
 HOLD_SECONDS = 0.002
@@ -74,7 +75,7 @@ class RunJournal:
         self.progress = False
         """Whether anything final was recorded in this claim."""
         self._journal = journal
-        self._lane = journal.lane_of(run.id)
+        self._outbox = journal.outbox_of(run.id)
         self._closed = False
         self._started_at: dict[int, float] = {}
 
@@ -85,7 +86,7 @@ class RunJournal:
         if self.lost or self._closed or self.refused is not None:
             self._refuse()
         answer: asyncio.Future[OwnedFlags] = self._journal.loop.create_future()
-        self._lane.add_step(self, write, due=0.0, waiter=answer)
+        self._outbox.add_step(self, write, due=0.0, waiter=answer)
         return answer
 
     async def _start_later(self, write: StepWrite) -> OwnedFlags:
@@ -98,7 +99,7 @@ class RunJournal:
         if self.lost or self._closed or self.refused is not None:
             return
         self.progress = self.progress or write.status.final
-        self._lane.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
+        self._outbox.add_step(self, write, due=time.monotonic() + HOLD_SECONDS, waiter=None)
         self._measure(write)
 
     async def call(self, call: OwnCall) -> CallAnswer:
@@ -106,7 +107,7 @@ class RunJournal:
         if self.lost or self._closed or self.refused is not None:
             self._refuse()
         answer: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
-        self._lane.add_call(self, Asked(call, answer))
+        self._outbox.add_call(self, Asked(call, answer))
         return await answer
 
     async def look_at_runs(self, ids: Sequence[str], *, ended: bool) -> Outcomes:
@@ -135,7 +136,7 @@ class RunJournal:
         if self.lost or self._closed or self.refused is not None:
             self._refuse()
         answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
-        if self._lane.flush(self, answer):
+        if self._outbox.flush(self, answer):
             await answer
 
     def admitted(self) -> bool:
@@ -151,7 +152,7 @@ class RunJournal:
             raise OwnershipLost
         self._closed = True
         answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._lane.add_ending(self, ending, waiter=answer)
+        self._outbox.add_ending(self, ending, waiter=answer)
         return await answer
 
     # -- answers, called by the lane
@@ -226,7 +227,7 @@ class RunJournal:
         if self.refused is None:
             self.refused = describe(EncodingFailed(message))
         if entry.ending is not None:
-            self._lane.add_ending(self, Failed(self.refused), waiter=entry.settled)
+            self._outbox.add_ending(self, Failed(self.refused), waiter=entry.settled)
             return
         _give_up(entry, lambda: EncodingFailed(message))
         self.observer.refused()
@@ -299,7 +300,7 @@ class Journal:
     def abandon(self) -> None:
         """The registration is lost: drop everything, write nothing more. Every run with something pending hears it."""
         for lane in self._lanes:
-            lane.abandon()
+            lane.outbox.abandon()
 
     # -- back-pressure
 
@@ -308,7 +309,7 @@ class Journal:
         await self._room.wait()
 
     def account(self, rows: int, size: int) -> None:
-        """Called by the lanes: so much more (or less) is pending."""
+        """Called by the outboxes: so much more (or less) is pending."""
         self._rows += rows
         self._bytes += size
         if self.full:
@@ -319,6 +320,6 @@ class Journal:
             self.full = True
             self._room.clear()
 
-    def lane_of(self, run_id: str) -> Lane:
+    def outbox_of(self, run_id: str) -> Outbox:
         """Always the same connection for one run (rule R14)."""
-        return self._lanes[hash(run_id) % len(self._lanes)]
+        return self._lanes[hash(run_id) % len(self._lanes)].outbox

@@ -1,7 +1,8 @@
-"""One connection of the journal: gathers, sends one statement at a time, deals with every way in which it can fail.
+"""One connection of the journal: sends one statement at a time, deals with every way in which it can fail.
 
-Used by `journal` only. A failed statement's entries go back in front of what was added since and are sent again with
-the same sequence numbers, which is harmless (rule R3); how long and in what company depends on the error:
+Used by `journal` only; what it sends stands in its `Outbox`. A failed statement's entries go back in front of what was
+added since and are sent again with the same sequence numbers, which is harmless (rule R3); how long and in what company
+depends on the error:
 
 | error | what happens |
 |---|---|
@@ -21,8 +22,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from perdure.model.outcome import Ending
-from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.model.rows import OwnedFlags
 from perdure.store import calls as call_store
 from perdure.store import journal as store
 from perdure.store.pool import is_transient
@@ -30,8 +30,9 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.worker import refusals
 from perdure.worker.ambiguous import ended_by_us
-from perdure.worker.batch import Asked, Entry, Settled, describe, halves, hold_back, next_due, row_count, take
+from perdure.worker.batch import Entry, describe, halves, row_count
 from perdure.worker.link import Link, error_class
+from perdure.worker.outbox import Batch, Outbox
 from perdure.worker.service import Service
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ LEASE_CHECK = 0.05
 MESSAGE_LIMIT = 1000
 """Characters of Postgres' message that go into the run's error."""
 
-Batch = dict["RunJournal", Entry]
-
 
 class Lane(Service):
     """See the module. `number` only tells the lanes apart in the logs."""
@@ -65,141 +64,24 @@ class Lane(Service):
         self._worker_id = worker_id
         self._link = link
         self._number = number
-        self._pending: Batch = {}
-        self._flight: Batch = {}
-        self._abandoned = False
+        self.outbox = Outbox(journal.account)
         self._failures = 0
-        self._not_before = 0.0
-        self._wake: asyncio.Future[None] | None = None
-        self._timer: asyncio.Handle | None = None
-        self._timer_due = 0.0
-
-    # -- what runs want written
-
-    def add_step(
-        self, owner: RunJournal, write: StepWrite, *, due: float, waiter: asyncio.Future[OwnedFlags] | None
-    ) -> None:
-        """Queue one write; `waiter` hears when it is durable."""
-        entry = self._pending.get(owner)
-        if entry is None:
-            entry = self._pending[owner] = Entry(due)
-        rows, size = entry.add(write)
-        if waiter is not None:
-            entry.starts.append(waiter)
-        self._journal.account(rows, size)
-        self._queued(owner, entry, due)
-
-    def add_ending(self, owner: RunJournal, ending: Ending, *, waiter: asyncio.Future[Settled] | None) -> None:
-        """Queue the ending; `waiter` hears what became of it."""
-        entry = self._pending.get(owner)
-        if entry is None:
-            entry = self._pending[owner] = Entry(0.0)
-        self._journal.account(1 if entry.ending is None else 0, 0)
-        entry.ending, entry.settled = ending, waiter
-        self._queued(owner, entry, 0.0)
-
-    def add_call(self, owner: RunJournal, asked: Asked) -> None:
-        """Queue a call, to be carried out when all that the run has queued before is durable."""
-        entry = self._pending.get(owner)
-        if entry is None:
-            entry = self._pending[owner] = Entry(0.0)
-        self._journal.account(1, entry.ask(asked))
-        self._queued(owner, entry, 0.0)
-
-    def flush(self, owner: RunJournal, waiter: asyncio.Future[OwnedFlags]) -> bool:
-        """Hurry what the run has queued; `waiter` hears when all of it is durable. False: nothing was queued."""
-        entry = self._pending.get(owner)
-        if entry is not None:
-            entry.starts.append(waiter)
-            self._queued(owner, entry, 0.0)
-            return True
-        entry = self._flight.get(owner)
-        if entry is not None:
-            entry.starts.append(waiter)
-        return entry is not None
-
-    def abandon(self) -> None:
-        """Drop everything; nothing is sent from now on."""
-        self._abandoned = True
-        for owner, entry in [*self._flight.items(), *self._pending.items()]:
-            self._account_gone(entry)
-            owner.not_owned([entry], tell=False)
-        self._flight.clear()
-        self._pending.clear()
-
-    def _account_gone(self, entry: Entry) -> None:
-        self._journal.account(-entry.rows, -entry.bytes)
-
-    def _leave(self, owner: RunJournal, entry: Entry) -> None:
-        """The entry was answered."""
-        self._flight.pop(owner, None)
-        self._account_gone(entry)
-
-    def _stay(self, owner: RunJournal, entry: Entry) -> None:
-        """What the run recorded is durable, its calls are still to be carried out."""
-        rest = self._flight[owner] = entry.rest()
-        self._journal.account(rest.rows, rest.bytes)
-
-    def _queued(self, owner: RunJournal, entry: Entry, due: float) -> None:
-        if self._abandoned:
-            self._pending.pop(owner, None)
-            self._account_gone(entry)
-            owner.not_owned([entry], tell=False)
-            return
-        if due < entry.due and not entry.failures:
-            entry.due = due
-        if self._wake is not None and not self._wake.done():
-            self._kick_at(max(entry.due, self._not_before))
 
     # -- the loop
 
     async def run(self) -> None:
         """Send what is due, for ever."""
         while True:
-            await self._until_due()
+            await self.outbox.until_due()
             for _ in range(GATHER_TURNS):
                 await asyncio.sleep(0)
-            self._flight = take(self._pending, time.monotonic())
-            if self._flight:
+            batch = self.outbox.take()
+            if batch:
                 try:
-                    await self._send(dict(self._flight))
+                    await self._send(batch)
                 except Exception as error:
                     log.exception("the journal failed and tries again", lane=self._number)
-                    self._again(dict(self._flight), error)
-
-    async def _until_due(self) -> None:
-        while (due := self._next_due()) is None or due > time.monotonic():
-            self._wake = asyncio.get_running_loop().create_future()
-            if due is not None:
-                self._kick_at(due)
-            try:
-                await self._wake
-            finally:
-                self._wake = None
-
-    def _next_due(self) -> float | None:
-        due = next_due(self._pending)
-        return None if due is None else max(due, self._not_before)
-
-    def _kick_at(self, due: float) -> None:
-        """End the wait of the loop at this instant; only called while it waits."""
-        delay = due - time.monotonic()
-        if delay <= 0:
-            self._kick()
-            return
-        if self._timer is None or self._timer_due > due:
-            if self._timer is not None:
-                self._timer.cancel()
-            # Not asked of the timer: uvloop gives none for what is due within half a millisecond.
-            self._timer_due = due
-            self._timer = asyncio.get_running_loop().call_later(delay, self._kick)
-
-    def _kick(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+                    self._again(dict(self.outbox.flight), error)
 
     # -- one statement
 
@@ -213,15 +95,13 @@ class Lane(Service):
         writes = {owner: entry for owner, entry in batch.items() if entry.writes}
         if writes:
             await self._write(writes)
-        calls = {owner: entry for owner, entry in self._flight.items() if owner in batch and entry.calls}
+        calls = {owner: entry for owner, entry in self.outbox.flight.items() if owner in batch and entry.calls}
         if calls:
             await self._call(calls)
 
     async def _call(self, batch: Batch) -> None:
         """As many as take little time; the others are the next."""
-        chosen = hold_back(batch, self._pending, MAX_CALLS)
-        for owner in batch.keys() - chosen.keys():
-            del self._flight[owner]
+        chosen = self.outbox.hold_back(batch, MAX_CALLS)
         asked = [owner.asked(entry) for owner, entry in chosen.items()]
         try:
             answers = await self._link.call(call_store.execute, self._worker_id, asked)
@@ -230,10 +110,10 @@ class Lane(Service):
             return
         self._failures = 0
         for owner, entry in chosen.items():
-            if self._abandoned:
+            if self.outbox.abandoned:
                 return
             if owner.run_id in answers:
-                self._leave(owner, entry)
+                self.outbox.leave(owner, entry)
                 owner.called(entry, answers[owner.run_id])
             else:
                 self._lost(owner, entry)
@@ -270,13 +150,13 @@ class Lane(Service):
         doubtful: Batch = {}
         for owner, entry in batch.items():
             ack = acks.get(owner.run_id)
-            if self._abandoned:
+            if self.outbox.abandoned:
                 return
             if ack is not None and ack.owned and ack.flags is not None:
-                self._leave(owner, entry)
+                self.outbox.leave(owner, entry)
                 owner.acknowledged(entry, ack.flags, ack.ended)
                 if entry.calls and entry.ending is None:
-                    self._stay(owner, entry)
+                    self.outbox.stay(owner, entry)
                 if ack.awaited:
                     self._journal.ended(owner.run_id)
             elif entry.uncertain and entry.ending is not None:
@@ -293,27 +173,22 @@ class Lane(Service):
         except Exception as error:
             self._again({owner: entry}, error)
             return
-        if self._abandoned:
+        if self.outbox.abandoned:
             return
         if status is None:
             self._lost(owner, entry)
         else:
-            self._leave(owner, entry)
+            self.outbox.leave(owner, entry)
             owner.acknowledged(entry, OwnedFlags(cancel_mode=None, suspended=False, wake_seq=0), status)
 
     def _lost(self, owner: RunJournal, entry: Entry) -> None:
-        self._leave(owner, entry)
-        entries = [entry]
-        newer = self._pending.pop(owner, None)
-        if newer is not None:
-            self._account_gone(newer)
-            entries.append(newer)
-        owner.not_owned(entries)
+        newer = self.outbox.leave_with_newer(owner, entry)
+        owner.not_owned([entry] if newer is None else [entry, newer])
 
     # -- failures
 
     async def _failed(self, batch: Batch, error: Exception) -> None:
-        if self._abandoned:
+        if self.outbox.abandoned:
             return
         if isinstance(error, asyncpg.LockNotAvailableError):
             free = await self._set_aside(batch, error)
@@ -325,15 +200,13 @@ class Lane(Service):
         if (bad or slow) and len(batch) > 1:
             self._count("split", len(batch))
             for half in halves(batch):
-                if not self._abandoned:
+                if not self.outbox.abandoned:
                     await self._send(half)
         elif bad:
             for owner, entry in batch.items():
-                self._leave(owner, entry)
                 message = f"Postgres refuses {describe(entry)}: {str(error)[:MESSAGE_LIMIT]}"
-                newer = self._pending.pop(owner, None)
+                newer = self.outbox.leave_with_newer(owner, entry)
                 if newer is not None:
-                    self._account_gone(newer)
                     entry.absorb(newer)
                 log.error("the data of a run cannot be stored", run_id=owner.run_id, error=message)
                 owner.bad_data(entry, message)
@@ -353,7 +226,7 @@ class Lane(Service):
         return {owner: entry for owner, entry in batch.items() if not entry.locked}
 
     def _again(self, batch: Batch, error: Exception) -> None:
-        if self._abandoned:
+        if self.outbox.abandoned:
             return
         self._failures += 1
         reason = refusals.reason(error)
@@ -379,20 +252,8 @@ class Lane(Service):
             )
         again_at = time.monotonic() + pause
         if not alone:
-            self._not_before = again_at
-        again: Batch = {}
-        for owner, entry in batch.items():
-            self._flight.pop(owner, None)
-            newer = self._pending.pop(owner, None)
-            if newer is not None:
-                rows, size = entry.rows + newer.rows, entry.bytes + newer.bytes
-                entry.absorb(newer)
-                self._journal.account(entry.rows - rows, entry.bytes - size)
-            entry.failures += 1
-            entry.uncertain = True
-            entry.due = again_at
-            again[owner] = entry
-        self._pending = {**again, **self._pending}
+            self.outbox.not_before = again_at
+        self.outbox.put_back(batch, again_at)
 
     def _count(self, reason: str, runs: int) -> None:
         self._journal.metrics.count(names.JOURNAL_RETRIES, reason, by=runs)
