@@ -15,7 +15,7 @@ from perdure.store.pooler import PASSED_ON, plain, pooled, with_pooler
 from perdure.worker.link import Link
 
 from tests.store.builders import MANIFEST, Connection, add_worker, finish, new_run
-from tests.support.pgbouncer import SERVERS, Bouncer
+from tests.support.pgbouncer import SERVERS, Bouncer, statements_of
 
 IGNORE = "ignore_startup_parameters = " + ",".join(sorted(session_settings().keys() - PASSED_ON))
 
@@ -58,7 +58,7 @@ async def test_a_pooler_that_nobody_told_us_of_is_named(bouncer: Bouncer) -> Non
 
 
 async def test_a_pooler_that_swallows_our_settings_is_named_when_a_statement_is_missing(pg_url: str) -> None:
-    with Bouncer(pg_url, more=IGNORE, servers=2) as bouncer:
+    with Bouncer(pg_url, more=f"{IGNORE}\n{statements_of(0)}", servers=2) as bouncer:
         link = Link(bouncer.plain_url, application_name="unaware", statement_timeout=5.0)
         await link.call(runs.get_status, "nobody")
         other = await asyncpg.connect(bouncer.plain_url, statement_cache_size=0)

@@ -44,13 +44,26 @@ logfile = {folder}/pgbouncer.log
 """
 
 
+def statements_of(count: int) -> str:
+    """The line that has it keep so many prepared statements for its clients; empty before 1.21, which keeps none."""
+    binary = _binary()
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    major, minor = said.split(".")[:2]
+    return f"max_prepared_statements = {count}" if (int(major), int(minor)) >= (1, 21) else ""
+
+
+def _binary() -> str:
+    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if found is None:
+        unavailable("worker", "there is no pgbouncer: apt-get install pgbouncer")
+    return found
+
+
 class Bouncer:
     """See the module. `more` are further lines of its configuration."""
 
     def __init__(self, pg_url: str, *, servers: int = SERVERS, more: str = "") -> None:
-        self._binary = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-        if self._binary is None:
-            unavailable("worker", "there is no pgbouncer: apt-get install pgbouncer")
+        self._binary = _binary()
         parts = urlsplit(pg_url)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -88,7 +101,6 @@ class Bouncer:
 
     def start(self) -> None:
         """Returns when it accepts connections."""
-        assert self._binary is not None
         other: dict[str, Any] = {}
         if os.geteuid() == 0:
             self._folder.chmod(0o777)
