@@ -39,6 +39,7 @@ def lines(outcome: Outcome, took: float) -> list[str]:
     said += [f"  {name:<32} {times}" for name, times in sorted(outcome.statuses.items())]
     said.append(f"  bodies begun {outcome.bodies}, steps finished {outcome.steps}")
     said += [f"  {name:<32} {times}" for name, times in sorted(outcome.faults.items())]
+    said += [f"  {name:<32} {times}" for name, times in sorted(outcome.covered.items())]
     said.append("statements hit: " + ", ".join(f"{name} {times}" for name, times in sorted(outcome.statements.items())))
     if outcome.problems:
         said += [*outcome.story, f"FAILED; again: make faults SEED={outcome.seed} FAULT_SECONDS={outcome.seconds:g}"]
@@ -48,6 +49,7 @@ def lines(outcome: Outcome, took: float) -> list[str]:
         "runs": outcome.runs,
         "steps": outcome.steps,
         "faults": dict(sorted(outcome.faults.items())),
+        "covered": dict(sorted(outcome.covered.items())),
         **counts,
         "seed": outcome.seed,
         "seconds": outcome.seconds,

@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from perdure.model.states import RunStatus, StepStatus
 
 from tests.faults.database import Database
-from tests.faults.load import Started
-from tests.faults.model import Expected, ExpectedStep, expected
+from tests.faults.load import Seen, Started
+from tests.faults.model import STEP_NAMES, Expected, ExpectedStep, expected
+from tests.faults.programs import Program
+
+EARLY = timedelta(milliseconds=50)
+"""So much before the deadline an owner may end its run: its clock is another one than the database's."""
 
 
 class Kind(StrEnum):
@@ -54,6 +61,10 @@ class Evidence:
     """Sentences about what must not happen on the way."""
     not_once: list[Row] = field(default_factory=list)
     """Steps whose own SQL is not there exactly as often as their outcome."""
+    keys: list[Row] = field(default_factory=list)
+    """Sentences about idempotency keys, each with its kind."""
+    key_uses: int = 0
+    """How often a step has asked for an idempotency key."""
 
     @property
     def final_steps(self) -> int:
@@ -67,8 +78,11 @@ async def read(database: Database) -> Evidence:
         runs={row["id"]: row for row in await database.rows("report")},
         rerun=list(await database.rows("rerun")),
         zombies=list(await database.rows("zombies")),
-        odd=list(await database.rows("odd")),
+        # The workers' clock, which only goes forward, is this process' own; so is the database's time of day.
+        odd=list(await database.rows("odd", time.time() - time.monotonic())),
         not_once=list(await database.rows("not_once")),
+        keys=list(await database.rows("keys")),
+        key_uses=(await database.rows("key_uses"))[0]["times"],
     )
     for row in await database.rows("steps"):
         found.steps.setdefault(row["workflow_id"], {})[row["step_index"]] = row
@@ -91,9 +105,37 @@ def judge(started: Iterable[Started], found: Evidence) -> list[Problem]:
     ]
     problems += [Problem(Kind.STEP_LOST, row["run"], row["sentence"]) for row in found.odd]
     problems += [_not_once(row) for row in found.not_once]
+    problems += [Problem(Kind(row["kind"]), row["run"], row["sentence"]) for row in found.keys]
+    known: set[str] = set()
     for run in started:
+        known |= _ids(run.program, run.id)
         problems += _of_run(run, found)
+        problems += _of_client(run, found.runs.get(run.id))
+    problems += [Problem(Kind.ZOMBIE, run, "nobody started it") for run in found.runs.keys() - known]
     return problems
+
+
+def covered(found: Evidence) -> Counter[str]:
+    """How often there was what it is easy to miss."""
+    steps = [row for rows in found.steps.values() for row in rows.values()]
+    ended = Counter(
+        "children_cancelled" if row["parent_id"] and not _by_deadline(row) else f"ended_by_{_reason(row)}"
+        for row in found.runs.values()
+        if row["status"] == RunStatus.CANCELLED
+    )
+    failed = sum(row["name"] == STEP_NAMES["result"] and row["status"] == StepStatus.FAILED for row in steps)
+    done = sum(row["name"] == STEP_NAMES["transaction"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    seen = {"failures_of_children_handled": failed, "transactions": done, "idempotency_keys_asked": found.key_uses}
+    return ended + Counter(seen)
+
+
+def _reason(row: Row) -> str:
+    return "deadline" if _by_deadline(row) else "cancel"
+
+
+def _by_deadline(row: Row) -> bool:
+    """Whether a cancelled run ended as its time was over: an owner that ends it for that leaves no cancel behind."""
+    return row["cancel_reason"] == "deadline" or row["cancel_mode"] is None
 
 
 def _not_once(row: Row) -> Problem:
@@ -101,6 +143,31 @@ def _not_once(row: Row) -> Problem:
     if row["times"] == 0:
         return Problem(Kind.STEP_LOST, row["run"], sentence)
     return Problem(Kind.RERUN if row["finished"] else Kind.ZOMBIE, row["run"], sentence)
+
+
+def _of_client(run: Started, row: Row | None) -> list[Problem]:
+    """What the client of the run was told, and the run itself."""
+    problems = [Problem(Kind.RUN_LOST, run.id, sentence) for sentence in run.trouble]
+    if row is None or not run.program.by or not RunStatus(row["status"]).finished:
+        return problems
+    if run.seen is None:
+        return [*problems, Problem(Kind.STUCK, run.id, "it has ended and its client still waits for it")]
+    status = RunStatus(row["status"])
+    right = Seen(status)
+    if status is RunStatus.SUCCEEDED:
+        right = Seen(status, output=row["output"])
+    elif status is RunStatus.FAILED:
+        error = json.loads(row["error"])
+        right = Seen(status, error=error.get("code") or error["type"].rpartition(".")[2])
+    if run.seen != right:
+        problems.append(Problem(Kind.RUN_LOST, run.id, f"its client saw {run.seen} and must see {right}"))
+    return problems
+
+
+def _ids(program: Program, run_id: str) -> set[str]:
+    """The run, its children, and theirs."""
+    children = expected(program, run_id).children
+    return {run_id}.union(*(_ids(each, child) for child, each in children.items()))
 
 
 def _of_run(run: Started, found: Evidence) -> list[Problem]:
@@ -113,7 +180,8 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
     want = expected(run.program, run.id)
     steps, bodies = found.steps.get(run.id, {}), found.bodies.get(run.id, {})
     cancelled = run.cancelled in (RunStatus.RUNNING, RunStatus.CANCELLED)
-    if cancelled or (run.orphan and status is RunStatus.CANCELLED):
+    excused = run.orphan or (_by_deadline(row) and row["deadline_at"] is not None)
+    if cancelled or (excused and status is RunStatus.CANCELLED):
         want.status = RunStatus.CANCELLED
     problems = [Problem(Kind.RUN_LOST, run.id, sentence) for sentence in _wrong_end(row, status, want)]
     # A run that is stopped from outside, or that takes its workers with it, ends wherever it is.
@@ -121,12 +189,29 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
     wrong = _wrong_steps(want, steps, bodies, whole=whole)
     if whole and row["run_attempts"] != want.run_attempts:
         wrong.append(f"{row['run_attempts']} attempts of its body are counted and must be {want.run_attempts}")
+    if row["run_attempts"] == 0:
+        wrong += _wrong_order(want, steps)
     for child, program in want.children.items():
         problems += _of_run(Started(child, program, orphan=not whole), found)
     return problems + [Problem(Kind.STEP_LOST, run.id, sentence) for sentence in wrong]
 
 
+def _wrong_order(want: Expected, steps: Mapping[int, Row]) -> list[str]:
+    """Whatever began had what it needs, and that is still there, however the run ended."""
+    final = {index for index, row in steps.items() if StepStatus(row["status"]).final}
+    return [
+        f"step {index} is recorded and step {before} before it has no outcome"
+        for index in steps.keys() & range_of(want)
+        for before in range(want.steps[index].needs)
+        if before not in final
+    ]
+
+
 def _wrong_end(row: Row, status: RunStatus, want: Expected) -> list[str]:
+    if status is not RunStatus.CANCELLED and row["cancel_mode"] is not None:
+        return [f"it ended as {status.name} although it was to be cancelled: {row['cancel_reason']}"]
+    if status is RunStatus.CANCELLED and _by_deadline(row) and not _over(row):
+        return [f"it ended at {row['finished_at']} because of its deadline, which is {row['deadline_at']}"]
     if status is not want.status:
         return [f"it ended as {status.name} and must end as {want.status.name}: {row['error']}"]
     if status is RunStatus.SUCCEEDED and row["output"] != want.output:
@@ -138,6 +223,10 @@ def _wrong_end(row: Row, status: RunStatus, want: Expected) -> list[str]:
         if not error.get("message"):
             return ["it failed and nothing says why"]
     return []
+
+
+def _over(row: Row) -> bool:
+    return row["deadline_at"] is not None and bool(row["deadline_at"] <= row["finished_at"] + EARLY)
 
 
 def _wrong_steps(

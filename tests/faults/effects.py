@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -43,8 +44,19 @@ def _record(key: str) -> Any:
     scope = current_scope.get()
     assert scope is not None and scope.index is not None
     run = scope.execution.claimed
-    row = (uuid4(), run.id, scope.index, key, run.fence, scope.attempt, os.environ["PERDURE_POD_NAME"])
-    return asyncio.run_coroutine_threadsafe(_writer().write(row), _writer().loop)
+    # Not the time of day, which may be wrong here on purpose: this clock is the same in all processes of a machine.
+    asked = time.monotonic()
+    row = (uuid4(), run.id, scope.index, key, run.fence, scope.attempt, os.environ["PERDURE_POD_NAME"], asked)
+    return asyncio.run_coroutine_threadsafe(_writer().write("effect", row), _writer().loop)
+
+
+async def noted(key: str, how: str, phase: str, token: str = "") -> None:
+    """What the step that runs now comes to under an idempotency key. Returns once that is on record."""
+    scope = current_scope.get()
+    assert scope is not None and scope.index is not None
+    run = scope.execution.claimed
+    row = (uuid4(), run.id, scope.index, run.namespace, key, how, phase, token, run.fence)
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_writer().write("note", row), _writer().loop))
 
 
 class _Writer:
@@ -54,7 +66,7 @@ class _Writer:
         self._connection: asyncpg.Connection[Any] | None = None
         threading.Thread(target=self.loop.run_forever, name="effects", daemon=True).start()
 
-    async def write(self, row: tuple[Any, ...]) -> None:
+    async def write(self, statement: str, row: tuple[Any, ...]) -> None:
         async with self._turn:
             while True:
                 try:
@@ -64,7 +76,7 @@ class _Writer:
                             timeout=5,
                             server_settings={"application_name": "effects"},
                         )
-                    await self._connection.execute(text("effect"), *row, timeout=10)
+                    await self._connection.execute(text(statement), *row, timeout=10)
                 except (asyncpg.PostgresError, *connection_errors):
                     if self._connection is not None:
                         self._connection.terminate()

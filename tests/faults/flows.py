@@ -10,17 +10,23 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import perdure
+from perdure import idempotency
 
 from tests.faults.effects import begun, begun_sync, run_attempts
+from tests.faults.keys import under_a_key
 from tests.faults.programs import LISTENS, Node, mixed
 from tests.faults.sql import text
 
 REFUSED = "refused by the database"
 """An output with this text breaks a constraint that only the faults' database has."""
+
+SQL_SECONDS = 6.0
+"""For the SQL of one body: more than any lock here is held."""
 
 BAD: dict[str, Callable[[], Any]] = {
     "nul": lambda: "a\0b",
@@ -84,13 +90,49 @@ async def attempted(key: str, value: int, until: int) -> int:
     return mixed(key, value)
 
 
-@perdure.transaction(name="f.transaction")
-async def in_a_transaction(connection: Any, key: str, value: int) -> int:
-    """Its row and the step's outcome are committed together."""
+@perdure.step(name="f.stubborn", max_attempts=1_000_000, interval=0.3, backoff_rate=1.0)
+async def stubborn(key: str) -> int:
+    """Fails, again and again."""
+    await begun(key)
+    raise ConnectionError(key)
+
+
+@perdure.transaction(name="f.transaction", max_attempts=5, interval=0.05, backoff_rate=1.0)
+async def in_a_transaction(connection: Any, key: str, value: int, fails: int, once: bool) -> int:
+    """Its row and the step's outcome are committed together; an attempt that fails takes its row with it."""
     await begun(key)
     step = perdure.current().step
     assert step is not None
-    await connection.execute(text("once"), perdure.current().run_id, step.index)
+
+    async def write() -> None:
+        await connection.execute(text("once"), perdure.current().run_id, step.index)
+
+    with _answering(connection):
+        if once:
+            await idempotency.once(f"transaction/{perdure.current().run_id}/{key}", write)
+        else:
+            await write()
+    if _attempt() <= fails:
+        raise ConnectionError(f"attempt {_attempt()} of {key}")
+    return mixed(key, value)
+
+
+@contextmanager
+def _answering(connection: Any) -> Iterator[None]:
+    """How long the SQL of a body may take is for the body to say: a connection that hangs is cut, and all of it is
+    done again."""
+    limit = asyncio.get_running_loop().call_later(SQL_SECONDS, connection.terminate)
+    try:
+        yield
+    finally:
+        limit.cancel()
+
+
+@perdure.step(name="f.keyed")
+async def keyed(key: str, value: int, how: str, shared: str, fails: int, ms: int) -> int:
+    """Does something under an idempotency key and notes what it does, for the checker."""
+    await begun(key)
+    await under_a_key(shared or f"{how}/{perdure.current().run_id}/{key}", how, fails, ms)
     return mixed(key, value)
 
 
@@ -162,6 +204,63 @@ async def _children(node: Node, value: int) -> int:
     return mixed(node["key"], sum(results) + value)
 
 
+async def _handled(node: Node, value: int) -> int:
+    handles = [await interpret.start({"nodes": nodes}) for nodes in node["programs"]]
+    if node["together"]:
+        ends = await asyncio.gather(*(handle.result() for handle in handles), return_exceptions=True)
+        results = [_made_of(end) for end in ends]
+    else:
+        results = [await _one_handled(handle) for handle in handles]
+    return await _sequence(node["fallback"], mixed(node["key"], sum(results) + value))
+
+
+async def _one_handled(handle: Any) -> int:
+    try:
+        return int(await handle.result())
+    except (ValueError, KeyError) as error:
+        return _made_of(error)
+
+
+def _made_of(end: int | BaseException) -> int:
+    """What the parent makes of a child's end; what it did not expect ends it."""
+    if isinstance(end, BaseException):
+        if not isinstance(end, ValueError | KeyError):
+            raise end
+        return mixed(type(end).__name__, 0)
+    return end
+
+
+async def _late(node: Node, value: int) -> int:
+    child = await interpret.options(timeout=node["timeout"]).start({"nodes": node["nodes"]})
+    try:
+        await child.result()
+    except perdure.AwaitedWorkflowCancelled:
+        return await _sequence(node["fallback"], mixed(node["key"], value))
+    return -1
+
+
+async def _trap(node: Node, value: int) -> int:
+    key = node["key"]
+    match node["how"]:
+        case "sleep":
+            await perdure.sleep(node["ms"] / 1000)
+        case "recv":
+            await perdure.recv(key)
+        case "event":
+            await perdure.get_event(perdure.current().run_id, key)
+        case "work":
+            await plain(key, value, node["ms"])
+        case _:
+            await stubborn(key)
+    return -1
+
+
+async def _keyed(node: Node, value: int) -> int:
+    said = [node[name] for name in ("how", "shared", "fails", "ms")]
+    results = await asyncio.gather(*(keyed(node["key"], value, *said) for _ in range(node["callers"])))
+    return mixed(node["key"], sum(results))
+
+
 async def _talk(node: Node, value: int) -> int:
     topic = node["key"]
     me = perdure.current().run_id
@@ -202,8 +301,13 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "gather": _gather,
     "sequence": lambda node, value: _sequence(node["nodes"], value),
     "sleep": _sleep,
-    "transaction": lambda node, value: in_a_transaction(node["key"], value),
+    "transaction": lambda node, value: in_a_transaction(node["key"], value, node["fails"], node["once"]),
+    "keyed": _keyed,
     "children": _children,
+    "handled": _handled,
+    "late": _late,
+    "family": _children,
+    "trap": _trap,
     "talk": _talk,
     "listen": _listen,
     "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),

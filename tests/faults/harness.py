@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from perdure.model.states import RunStatus
 
-from tests.faults.check import Evidence, Kind, Problem, judge, read
+from tests.faults.check import Evidence, Kind, Problem, covered, judge, read
+from tests.faults.clients import ClientFaults, Clients
 from tests.faults.database import Database, database
 from tests.faults.inject import Injector
 from tests.faults.load import Load
@@ -52,6 +53,8 @@ class Outcome:
     statements: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
     bodies: int = 0
+    covered: Counter[str] = field(default_factory=Counter)
+    """How often there was what it is easy to miss: without it the zeros say little."""
     problems: list[Problem] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
 
@@ -78,12 +81,14 @@ async def session(
             for number in range(workers)
         ]
         keepers = [asyncio.create_task(worker.keep_alive()) for worker in pool]
-        load = Load(seed, base, AT_ONCE)
+        clients = await stack.enter_async_context(Clients(seed, base.url, server.port, outcome.faults, outcome.covered))
+        load = Load(seed, base, clients, AT_ONCE)
         progress = asyncio.create_task(_tell(load, outcome, seconds, say))
         try:
-            injector = Injector(seed, pool, base, outcome.faults, latest=max(LATE_SECONDS, seconds / 4))
-            await _trouble(load, injector, seconds)
-            await _peace(load, pool, server, base)
+            latest = max(LATE_SECONDS, seconds / 4)
+            injector = Injector(seed, pool, base, outcome.faults, latest)
+            await _trouble(load, (injector, ClientFaults(clients, seed, outcome.faults, latest)), seconds)
+            await _peace(load, pool, clients, server, base)
         finally:
             for task in (progress, *keepers):
                 task.cancel()
@@ -91,6 +96,7 @@ async def session(
         found = await read(base)
         outcome.problems = judge(load.runs.values(), found)
         _fill(outcome, found, pool)
+        outcome.statements += clients.proxy.struck
         outcome.story = await _story(outcome.problems, found, base, pool)
     return outcome
 
@@ -104,22 +110,26 @@ async def _tell(load: Load, outcome: Outcome, seconds: float, say: Callable[[str
         say(f"{stage}: {len(load.runs)} runs started, {outcome.faults.total()} faults")
 
 
-async def _trouble(load: Load, injector: Injector, seconds: float) -> None:
+async def _trouble(load: Load, injectors: Sequence[Injector | ClientFaults], seconds: float) -> None:
     loading = asyncio.create_task(load.run())
-    faults = asyncio.create_task(injector.run())
+    faults = [asyncio.create_task(injector.run()) for injector in injectors]
     try:
-        done, _ = await asyncio.wait([loading, faults], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([loading, *faults], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        faults.cancel()
+        for task in faults:
+            task.cancel()
         load.enough()
-        await asyncio.wait([faults, loading])
+        await asyncio.wait([*faults, loading])
     loading.result()
-    await injector.end()
+    for injector in injectors:
+        await injector.end()
 
 
-async def _peace(load: Load, pool: Sequence[FaultyWorker], server: PostgresServer, base: Database) -> None:
+async def _peace(
+    load: Load, pool: Sequence[FaultyWorker], clients: Clients, server: PostgresServer, base: Database
+) -> None:
     """Nothing is broken any more: wait for the ends, and for what is still to be delivered late."""
     server.start()
     await (await connect_again(base.url)).close()
@@ -134,7 +144,8 @@ async def _peace(load: Load, pool: Sequence[FaultyWorker], server: PostgresServe
         elif time.monotonic() > deadline:
             break
         await asyncio.sleep(POLL_SECONDS)
-    late = [task for worker in pool for task in worker.proxy.late]
+    await load.seen(PEACE_SECONDS)
+    late = [task for proxy in (clients.proxy, *(worker.proxy for worker in pool)) for task in proxy.late]
     if late:
         await asyncio.wait(late)
 
@@ -144,6 +155,7 @@ def _fill(outcome: Outcome, found: Evidence, pool: Sequence[FaultyWorker]) -> No
     outcome.steps = found.final_steps
     outcome.bodies = sum(sum(times.values()) for times in found.bodies.values())
     outcome.statuses = Counter(RunStatus(row["status"]).name for row in found.runs.values())
+    outcome.covered += covered(found)
     for worker in pool:
         outcome.statements += worker.proxy.struck
 

@@ -14,13 +14,11 @@ from perdure.store import workers as store
 from perdure.store.pool import connect, connection_errors
 
 from tests.faults.database import Database
-from tests.faults.proxy import FAULTS, Armed
+from tests.faults.proxy import FAULTS
 from tests.faults.schedule import Fault, schedule
 from tests.faults.sql import text
+from tests.faults.strike import Tasks, on_a_statement
 from tests.faults.workers import DRAIN_SECONDS, FaultyWorker
-
-PATIENCE = 6.0
-"""Seconds that a fault waits for its statement; then it takes any."""
 
 RECLAIM_LIMIT = 50
 
@@ -44,23 +42,19 @@ class Injector:
         self._workers = workers
         self._database = database
         self._count = count
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def run(self) -> None:
         """Until cancelled."""
         for fault in schedule(self._seed, len(self._workers)):
             await asyncio.sleep(fault.after)
-            task = asyncio.create_task(self._strike(fault), name=f"fault {fault.number} {fault.kind}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._strike(fault), f"fault {fault.number} {fault.kind}")
 
     async def end(self) -> None:
         """Let the faults under way end, strike no more; everything is well afterwards, but for what is still late."""
         for worker in self._workers:
             worker.proxy.disarm_all()
-        if self._tasks:
-            for task in (await asyncio.wait(self._tasks))[0]:
-                task.result()
+        await self._tasks.over()
 
     async def _strike(self, fault: Fault) -> None:
         worker = self._workers[fault.worker]
@@ -80,14 +74,14 @@ class Injector:
             self._count[fault.kind] += 1
 
     async def _on_a_statement(self, worker: FaultyWorker, fault: Fault) -> bool:
-        armed = Armed(fault.kind, fault.statement, fault.skip, min(fault.seconds, self._latest))
+        armed = fault.armed(self._latest)
         if fault.kind not in WITH_A_SIGNAL:
-            return await self._hit(worker, armed)
+            return await on_a_statement(worker.proxy, armed)
         if worker.turn.locked():
             return False
         async with worker.turn:
             armed.then = lambda: worker.send(WITH_A_SIGNAL[fault.kind])
-            if not await self._hit(worker, armed):
+            if not await on_a_statement(worker.proxy, armed):
                 return False
             if fault.kind == "kill_late":
                 before = await self._database.last_write()
@@ -111,19 +105,6 @@ class Injector:
     async def _prove(self, worker: FaultyWorker) -> None:
         await worker.kill()
         await self._ask(lambda connection: store.mark_dead(connection, [worker.pod_uid]))
-
-    async def _hit(self, worker: FaultyWorker, armed: Armed) -> bool:
-        worker.proxy.arm(armed)
-        for statement in (armed.statement, ""):
-            armed.statement = statement
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await armed.hit.wait()
-            except TimeoutError:
-                continue
-            return True
-        worker.proxy.disarm(armed)
-        return False
 
     # -- processes
 

@@ -7,8 +7,9 @@ many executions of its body at least.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 
 from perdure.errors import EncodingFailed, PayloadTooLarge
 from perdure.model.states import RunStatus, StepStatus
@@ -34,6 +35,8 @@ STEP_NAMES = {
     "blocking": "f.blocking",
     "bad": "f.bad",
     "poison": "f.poison",
+    "keyed": "f.keyed",
+    "stubborn": "f.stubborn",
 }
 """Name under which the step of a node is registered."""
 
@@ -51,11 +54,13 @@ class ExpectedStep:
     repeats: int = 1
     first: ExpectedStep | None = None
     """What is recorded there before a later attempt of the run's body opens it again."""
+    needs: int = 0
+    """Once anything is recorded of this step, so many steps from the first on have ended and are recorded."""
 
 
 @dataclass
 class Expected:
-    """How the run ends. `code` is that of its error, empty where it has none."""
+    """How the run ends: CANCELLED where it does not by itself. `code` is that of its error, empty where it has none."""
 
     status: RunStatus = RunStatus.SUCCEEDED
     output: str | None = None
@@ -95,7 +100,15 @@ class _Walk:
     def __init__(self, program: Program, run_id: str) -> None:
         self._program = program
         self._run_id = run_id
+        self._together: int | None = None
         self.found = Expected()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The steps in here wait for those before, and not for one another."""
+        self._together = len(self.found.steps)
+        yield
+        self._together = None
 
     def sequence(self, nodes: list[Node], value: int) -> int:
         for node in nodes:
@@ -115,11 +128,40 @@ class _Walk:
     ) -> None:
         text = None if output is None else json.dumps(output)
         numbers = tuple(range(1, bodies + 1))
-        self.found.steps.append(ExpectedStep(STEP_NAMES[kind], status, text, failures, numbers, repeats, first))
+        self._add(ExpectedStep(STEP_NAMES[kind], status, text, failures, numbers, repeats, first))
+
+    def _add(self, step: ExpectedStep) -> None:
+        needs = len(self.found.steps) if self._together is None else self._together
+        self.found.steps.append(replace(step, needs=needs))
 
     def _call(self, kind: str, output: object) -> None:
         """A durable call that is no step: it has no body."""
-        self.found.steps.append(ExpectedStep(STEP_NAMES[kind], StepStatus.SUCCEEDED, json.dumps(output), 0, ()))
+        self._add(ExpectedStep(STEP_NAMES[kind], StepStatus.SUCCEEDED, json.dumps(output), 0, ()))
+
+    def _other_call(self, kind: str, status: StepStatus | None) -> None:
+        """One that fails, or is never over."""
+        self._add(ExpectedStep(STEP_NAMES[kind], status, None, 0, ()))
+
+    def _start(self, program: Program) -> Expected:
+        """Start a child; what must come of it."""
+        child = f"{self._run_id}-{len(self.found.steps)}"
+        self.found.children[child] = program
+        self._call("start", child)
+        return expected(program, child)
+
+    def _result(self, child: Expected) -> int:
+        """Wait for a child; what its parent makes of its end."""
+        if child.status is RunStatus.SUCCEEDED:
+            assert child.output is not None
+            self._call("result", json.loads(child.output))
+            return int(json.loads(child.output))
+        # A child that only a cancel ends may be seen to have been cancelled before its parent ends, too.
+        failed = ExpectedStep(STEP_NAMES["result"], StepStatus.FAILED, None, 0, ())
+        if child.status is RunStatus.FAILED:
+            self._add(failed)
+        else:
+            self._add(replace(failed, status=None, first=failed))
+        return mixed(child.error, 0)
 
     # -- one expectation for each kind
 
@@ -138,7 +180,8 @@ class _Walk:
         return self.sequence(node["fallback"], mixed(node["key"], value))
 
     def gather(self, node: Node, value: int) -> int:
-        results = [EXPECTATIONS[each["kind"]](self, each, value) for each in node["steps"]]
+        with self.together():
+            results = [EXPECTATIONS[each["kind"]](self, each, value) for each in node["steps"]]
         return mixed(node["key"], sum(results))
 
     def nested(self, node: Node, value: int) -> int:
@@ -149,28 +192,47 @@ class _Walk:
         return mixed(node["key"], value)
 
     def children(self, node: Node, value: int) -> int:
-        results: list[int] = []
-        for nodes in node["programs"]:
-            child = f"{self._run_id}-{len(self.found.steps)}"
-            self.found.children[child] = Program(nodes)
-            self._call("start", child)
-            output = expected(self.found.children[child], child).output
-            assert output is not None
-            results.append(json.loads(output))
-        for result in results:
-            self._call("result", result)
+        found = [self._start(Program(nodes)) for nodes in node["programs"]]
+        with self.together():
+            results = [self._result(child) for child in found]
         return mixed(node["key"], sum(results) + value)
 
+    def handled(self, node: Node, value: int) -> int:
+        found = [self._start(Program(nodes)) for nodes in node["programs"]]
+        with self.together() if node["together"] else nullcontext():
+            results = [self._result(child) for child in found]
+        return self.sequence(node["fallback"], mixed(node["key"], sum(results) + value))
+
+    def late(self, node: Node, value: int) -> int:
+        self._start(Program(node["nodes"], timeout=node["timeout"]))
+        self._other_call("result", StepStatus.FAILED)
+        return self.sequence(node["fallback"], mixed(node["key"], value))
+
+    def family(self, node: Node, _value: int) -> int:
+        found = [self._start(Program(nodes)) for nodes in node["programs"]]
+        with self.together():
+            for child in found:
+                self._result(child)
+        raise Ends(RunStatus.CANCELLED)
+
+    def trap(self, node: Node, _value: int) -> int:
+        how = str(node["how"])
+        match how:
+            case "work":
+                self._step("step", status=None)
+            case "retry":
+                self._step("stubborn", status=None)
+            case _:
+                self._other_call("get" if how == "event" else how, None)
+        raise Ends(RunStatus.CANCELLED)
+
     def talk(self, node: Node, value: int) -> int:
-        child = f"{self._run_id}-{len(self.found.steps)}"
         listen = {"kind": "listen", "heard": value, "to": self._run_id, **{key: node[key] for key in LISTENS}}
-        self.found.children[child] = Program([listen])
-        self._call("start", child)
+        child = self._start(Program([listen]))
         for _ in range(node["messages"] + node["twice"]):
             self._call("send", None)
-        output = expected(self.found.children[child], child).output
-        assert output is not None
-        answer = json.loads(output)
+        assert child.output is not None
+        answer = json.loads(child.output)
         event = mixed("event", heard(value, node["messages"]))
         self._call("get", event)
         self._call("recv", answer)
@@ -190,8 +252,15 @@ class _Walk:
 
     def transaction(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
-        self._step("transaction", output=result)
+        self._step("transaction", output=result, failures=node["fails"], bodies=node["fails"] + 1)
         return result
+
+    def keyed(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        with self.together():
+            for _ in range(node["callers"]):
+                self._step("keyed", output=result)
+        return mixed(node["key"], node["callers"] * result)
 
     def blocking(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
@@ -237,7 +306,12 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "sequence": _Walk.nested,
     "sleep": _Walk.sleep,
     "transaction": _Walk.transaction,
+    "keyed": _Walk.keyed,
     "children": _Walk.children,
+    "handled": _Walk.handled,
+    "late": _Walk.late,
+    "family": _Walk.family,
+    "trap": _Walk.trap,
     "talk": _Walk.talk,
     "listen": _Walk.listen,
     "blocking": _Walk.blocking,

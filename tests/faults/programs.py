@@ -28,6 +28,21 @@ BLOCKED_MS = int(LEASE * 1000 * 0.6)
 ENDS_IN_TROUBLE = 0.14
 """Share of programs that do not simply succeed."""
 
+HAS_A_TIMEOUT = 0.08
+"""Share of programs with a timeout: most of them are then where only it can end them."""
+
+IS_A_FAMILY = 0.04
+"""Share of programs that are cancelled while their children, and theirs, wait for what never comes."""
+
+FOREVER = 3600.0
+"""Seconds that are longer than any session."""
+
+RUNS_A_SHARED_KEY = 12
+"""Runs, one after the other, that share the idempotency keys which are not of one run alone: under way together."""
+
+BY_CLIENT = ("", "start", "twice", "run")
+"""How a run is started: its row written as by an operator, or by a client (see `clients`)."""
+
 
 @dataclass(frozen=True)
 class Outside:
@@ -35,6 +50,8 @@ class Outside:
 
     cancel_after: float | None = None
     immediate: bool = False
+    with_children: bool = False
+    """The cancel waits for the run's first child."""
     suspend_after: float | None = None
     resume_after: float = 0.0
 
@@ -47,6 +64,10 @@ class Program:
     max_run_attempts: int = 1
     max_recoveries: int = 100_000
     outside: Outside = field(default_factory=Outside)
+    timeout: float | None = None
+    """Seconds from its first claim."""
+    by: str = ""
+    """One of `BY_CLIENT`."""
 
     @property
     def input(self) -> dict[str, Any]:
@@ -73,19 +94,25 @@ def heard(value: int, messages: int) -> int:
 
 def program(seed: int, number: int) -> Program:
     """Program `number` of this seed."""
-    return _Maker(Random(f"{seed}:program:{number}")).program()
+    return _Maker(Random(f"{seed}:program:{number}"), number // RUNS_A_SHARED_KEY).program()
 
 
 class _Maker:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, group: int) -> None:
         self._random = random
+        self._group = group
         self._keys = 0
 
     def program(self) -> Program:
         random = self._random
         nodes = [self.node(depth=0) for _ in range(random.randint(1, 6))]
         attempts = recoveries = 0
-        if random.random() < ENDS_IN_TROUBLE:
+        draw = random.random()
+        if draw < HAS_A_TIMEOUT:
+            return self._timed(nodes)
+        if draw < HAS_A_TIMEOUT + IS_A_FAMILY:
+            return self._doomed(nodes)
+        if draw > 1 - ENDS_IN_TROUBLE:
             kind = random.choices(("fail", "raise", "attempts", "bad", "poison"), (3, 2, 4, 4, 1))[0]
             if kind == "poison":
                 # Nobody may be left waiting for a run that is parked for good.
@@ -97,12 +124,39 @@ class _Maker:
                 attempts = random.randint(last["until"] - 1, last["until"] + 1)
             elif kind == "poison":
                 recoveries = random.randint(1, 2)
+        outside = Outside() if recoveries else self._outside()
         return Program(
             nodes,
             max_run_attempts=max(1, attempts),
             max_recoveries=recoveries or 100_000,
-            outside=Outside() if recoveries else self._outside(),
+            outside=outside,
+            by="" if attempts or recoveries else self._by(outside, (60, 20, 8, 12)),
         )
+
+    def _timed(self, nodes: list[Node]) -> Program:
+        """One with a timeout that must end it, may end it, or is far away."""
+        random = self._random
+        match random.choices(("must", "may", "far"), (7, 3, 1))[0]:
+            case "must":
+                nodes = [*nodes[:3], self.make(random.choices(("trap", "family"), (5, 1))[0])]
+                timeout = random.uniform(0.2, 3.5)
+            case "may":
+                timeout = random.uniform(0.05, 2.5)
+            case _:
+                timeout = FOREVER
+        outside = self._outside()
+        return Program(nodes, outside=outside, timeout=round(timeout, 3), by=self._by(outside, (25, 35, 15, 25)))
+
+    def _doomed(self, nodes: list[Node]) -> Program:
+        random = self._random
+        after = round(random.choice((0.0, random.uniform(0, 0.5), random.uniform(0, 3))), 3)
+        outside = Outside(cancel_after=after, immediate=random.random() < 0.5, with_children=True)
+        return Program([*nodes[:2], self.make("family")], outside=outside, by=self._by(outside, (60, 20, 8, 12)))
+
+    def _by(self, outside: Outside, weights: tuple[int, ...]) -> str:
+        """Clients suspend nothing."""
+        chosen = self._random.choices(BY_CLIENT, weights)[0]
+        return "" if outside.suspend_after is not None else chosen
 
     def node(self, depth: int) -> Node:
         kinds = KINDS if depth < 2 else FLAT
@@ -168,6 +222,52 @@ class _Maker:
         kinds = self._random.choices(list(FLAT), list(FLAT.values()), k=self._random.randint(1, 3))
         return [self.make(kind) for kind in kinds]
 
+    def handled(self, depth: int) -> Node:
+        """Children of which at least one fails, and a parent that goes on all the same."""
+        random = self._random
+        programs = [self._flat() for _ in range(random.randint(1, 3))]
+        for nodes in programs[: random.randint(1, len(programs))]:
+            nodes.append(self.make(random.choice(("fail", "raise"))))
+        random.shuffle(programs)
+        fallback = [self.node(depth + 1) for _ in range(random.randint(0, 1))]
+        return {"programs": programs, "together": random.random() < 0.6, "fallback": fallback}
+
+    def late(self, _depth: int) -> Node:
+        """A child whose own timeout ends it; its parent goes on."""
+        nodes = [*self._flat()[:1], self.make("trap")]
+        return {"nodes": nodes, "timeout": round(self._random.uniform(0.2, 2), 3), "fallback": self._flat()[:1]}
+
+    def trap(self, _depth: int) -> Node:
+        """Never over: a sleep, a message, an event, a body, a retry."""
+        return {"how": self._random.choice(("sleep", "recv", "event", "work", "retry")), "ms": int(FOREVER * 1000)}
+
+    def family(self, depth: int) -> Node:
+        """Children that never end, some with children of their own, beside some that do."""
+        random = self._random
+        programs = []
+        for number in range(random.randint(1, 3)):
+            nodes = self._flat()[:2]
+            if depth < 2 and random.random() < 0.35:
+                nodes.append(self.make("family", depth + 1))
+            elif number == 0 or random.random() < 0.7:
+                # No body that lasts for ever: a graceful cancel would wait for it.
+                how = random.choice(("sleep", "recv", "event", "retry"))
+                nodes.append({**self.make("trap"), "how": how})
+            programs.append(nodes)
+        return {"programs": programs}
+
+    def transaction(self, _depth: int) -> Node:
+        """`once`: its row is written under an idempotency key that is part of the transaction."""
+        return {"fails": int(self._random.random() < 0.3), "once": self._random.random() < 0.5}
+
+    def keyed(self, _depth: int) -> Node:
+        """Steps that do something under one idempotency key. `shared`: with those of other runs."""
+        random = self._random
+        how = random.choice(("once", "commit_on_success", "remember"))
+        shared = f"{how}/{self._group}/{random.randint(0, 1)}" if random.random() < 0.4 else ""
+        fails = int(random.random() < 0.3)
+        return {"how": how, "callers": random.choice((1, 1, 2, 3)), "shared": shared, "fails": fails, "ms": self.ms()}
+
     def blocking(self, _depth: int) -> Node:
         return {"ms": self._random.choice((100, BLOCKED_MS))}
 
@@ -189,8 +289,13 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "gather": _Maker.gather,
     "sequence": _Maker.sequence,
     "sleep": _Maker.sleep,
-    "transaction": _Maker.nothing,
+    "transaction": _Maker.transaction,
+    "keyed": _Maker.keyed,
     "children": _Maker.children,
+    "handled": _Maker.handled,
+    "late": _Maker.late,
+    "family": _Maker.family,
+    "trap": _Maker.trap,
     "talk": _Maker.talk,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
@@ -200,7 +305,24 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "poison": _Maker.nothing,
 }
 
-FLAT: dict[str, float] = {"step": 60, "retried": 8, "parked": 3, "sleep": 5, "transaction": 6, "blocking": 0.25}
+FLAT: dict[str, float] = {
+    "step": 60,
+    "retried": 8,
+    "parked": 3,
+    "sleep": 5,
+    "transaction": 7,
+    "keyed": 6,
+    "blocking": 0.25,
+}
 """Weights of nodes without nodes in them."""
 
-KINDS: dict[str, float] = {**FLAT, "caught": 6, "gather": 10, "sequence": 8, "children": 4, "talk": 4}
+KINDS: dict[str, float] = {
+    **FLAT,
+    "caught": 6,
+    "gather": 10,
+    "sequence": 8,
+    "children": 4,
+    "talk": 4,
+    "handled": 3,
+    "late": 1.5,
+}

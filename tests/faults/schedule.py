@@ -12,6 +12,7 @@ from itertools import count
 from random import Random
 
 from tests.faults.programs import LEASE
+from tests.faults.proxy import Armed
 from tests.faults.wire import statements
 
 ON_A_STATEMENT = {
@@ -46,6 +47,20 @@ ON_ALL = {"reclaimers": 3, "lock": 4, "restart_postgres": 0.7, "crash_postgres":
 
 KINDS = {**ON_A_STATEMENT, **ON_A_WORKER, **ON_ALL}
 
+CLIENT = "client_"
+"""How the names of faults begin that strike clients."""
+
+ON_CLIENTS = {
+    **{kind: weight for kind, weight in ON_A_STATEMENT.items() if kind not in ("pause_after", "kill_late")},
+    "silence": 2,
+    "refuse": 2,
+}
+"""Weights of faults on the way of the clients."""
+
+CLIENT_STATEMENTS = ("client_start", "client_start", "client_watch", "client_existing", "run_cancel", "")
+
+CLIENT_GAP_SECONDS = 1.0
+
 CLOCK_OFF = "clock_off"
 """Counted for each start of a worker whose time of day is wrong."""
 
@@ -65,6 +80,10 @@ class Fault:
     skip: int
     seconds: float
 
+    def armed(self, latest: float) -> Armed:
+        """As it waits for its statement, which comes no later than so many seconds."""
+        return Armed(self.kind, self.statement, self.skip, min(self.seconds, latest))
+
 
 def schedule(seed: int, workers: int) -> Iterator[Fault]:
     """All faults of this seed, without end."""
@@ -80,6 +99,16 @@ def schedule(seed: int, workers: int) -> Iterator[Fault]:
             random.randrange(6),
             _seconds(random, kind),
         )
+
+
+def client_schedule(seed: int) -> Iterator[Fault]:
+    """All faults of this seed on the way of the clients, without end."""
+    for number in count():
+        random = Random(f"{seed}:client fault:{number}")
+        kind = random.choices(list(ON_CLIENTS), list(ON_CLIENTS.values()))[0]
+        after = round(random.expovariate(1 / CLIENT_GAP_SECONDS), 3)
+        statement = random.choice(CLIENT_STATEMENTS)
+        yield Fault(number, kind, after, 0, statement, random.randrange(3), _seconds(random, kind))
 
 
 def clock_offset(seed: int, worker: int, start: int) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -13,11 +15,11 @@ from tests.faults.__main__ import lines
 from tests.faults.check import Evidence, Kind, judge
 from tests.faults.flows import INTERPRETERS
 from tests.faults.harness import Outcome, session
-from tests.faults.load import Started
+from tests.faults.load import Seen, Started
 from tests.faults.model import EXPECTATIONS, expected
-from tests.faults.programs import KINDS, MAKERS, Program, program
+from tests.faults.programs import BY_CLIENT, KINDS, MAKERS, Program, program
 from tests.faults.schedule import KINDS as FAULT_KINDS
-from tests.faults.schedule import schedule
+from tests.faults.schedule import ON_CLIENTS, client_schedule, schedule
 from tests.faults.wire import Frames, Questions, hide_name, statements
 from tests.support.postgres import PostgresServer
 
@@ -31,6 +33,7 @@ async def test_random_programs_come_to_their_end_whatever_breaks(pg_server: Post
     assert not outcome.problems, "\n".join(lines(outcome, SECONDS))
     assert outcome.runs > 50
     assert len(outcome.faults) > len(FAULT_KINDS) // 3
+    assert outcome.covered.keys() >= {"ended_by_deadline", "runs_started_by_clients", "idempotency_keys_asked"}
 
 
 # -- the same seed, the same session
@@ -39,6 +42,7 @@ async def test_random_programs_come_to_their_end_whatever_breaks(pg_server: Post
 def test_a_seed_gives_the_same_programs_and_faults() -> None:
     assert [program(7, number) for number in range(50)] == [program(7, number) for number in range(50)]
     assert list(islice(schedule(7, 4), 50)) == list(islice(schedule(7, 4), 50))
+    assert list(islice(client_schedule(7), 50)) == list(islice(client_schedule(7), 50))
     assert program(7, 3) != program(8, 3)
 
 
@@ -48,6 +52,8 @@ def test_every_fault_and_every_kind_of_node_turns_up() -> None:
     kinds = {node["kind"] for number in range(2000) for node in program(1, number).nodes}
     assert kinds >= set(KINDS)
     assert kinds == set(MAKERS)
+    assert {fault.kind for fault in islice(client_schedule(1), 1000)} == set(ON_CLIENTS)
+    assert {program(1, number).by for number in range(200)} == set(BY_CLIENT)
 
 
 def test_every_kind_of_node_has_an_interpreter_and_an_expectation() -> None:
@@ -75,7 +81,17 @@ def healthy() -> tuple[Started, Evidence]:
         index: {"name": step.name, "status": step.status, "output": step.output, "attempts": step.failures}
         for index, step in enumerate(want.steps)
     }
-    row = {"status": RunStatus.SUCCEEDED, "output": want.output, "error": None, "run_attempts": 0}
+    row = {
+        "status": RunStatus.SUCCEEDED,
+        "output": want.output,
+        "error": None,
+        "run_attempts": 0,
+        "cancel_mode": None,
+        "cancel_reason": None,
+        "deadline_at": None,
+        "finished_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "parent_id": None,
+    }
     bodies = {(0, 1): 1, (1, 1): 1, (1, 2): 1}
     return run, Evidence(runs={"r": row}, steps={"r": rows}, bodies={"r": bodies})
 
@@ -149,6 +165,18 @@ def write_nothing(found: Evidence) -> None:
     found.not_once.append({"run": "r", "step_index": 0, "times": 0, "finished": True})
 
 
+def end_although_cancelled(found: Evidence) -> None:
+    found.runs["r"]["cancel_mode"] = "Graceful"  # type: ignore[index]
+
+
+def break_a_key(found: Evidence) -> None:
+    found.keys.append({"run": "r", "kind": "finished_steps_rerun", "sentence": "its body began twice"})
+
+
+def make_a_run_of_nobody(found: Evidence) -> None:
+    found.runs["r-9"] = found.runs["r"]
+
+
 def write_as_a_zombie(found: Evidence) -> None:
     found.zombies.append({"run": "r", "what": "run", "number": 1})
 
@@ -173,6 +201,9 @@ def write_as_a_zombie(found: Evidence) -> None:
         (write_twice, Kind.RERUN),
         (write_without_an_outcome, Kind.ZOMBIE),
         (write_nothing, Kind.STEP_LOST),
+        (end_although_cancelled, Kind.RUN_LOST),
+        (break_a_key, Kind.RERUN),
+        (make_a_run_of_nobody, Kind.ZOMBIE),
     ],
 )
 def test_the_checker_sees_what_is_wrong(change: Any, kind: Kind) -> None:
@@ -189,12 +220,74 @@ def test_a_cancel_that_was_taken_must_end_the_run() -> None:
     assert judge([run], found) == []
 
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def cut_off_by_a_deadline(status: RunStatus = RunStatus.CANCELLED) -> tuple[Started, Evidence]:
+    """A run whose deadline came at noon, after its second step, while it slept."""
+    run, found = healthy()
+    slept = [*run.program.nodes, {"kind": "trap", "key": "t", "how": "sleep", "ms": 1}]
+    run = Started("r", Program(slept, timeout=1.0))
+    when = {"deadline_at": NOON, "finished_at": NOON + timedelta(seconds=1)}
+    found.runs["r"] = {**found.runs["r"], "status": status, "output": None, "cancel_reason": "deadline", **when}
+    sleeping = {"name": "perdure.sleep", "status": StepStatus.WAITING, "output": None, "attempts": 0}
+    found.steps["r"][2] = sleeping
+    return run, found
+
+
+def test_a_deadline_ends_what_it_met_and_keeps_the_finished_steps() -> None:
+    run, found = cut_off_by_a_deadline()
+    assert judge([run], found) == []
+    lose_a_step(found)
+    assert [problem.kind for problem in judge([run], found)] == [Kind.STEP_LOST]
+
+
+def test_a_run_that_never_ends_by_itself_must_be_cancelled() -> None:
+    run, found = cut_off_by_a_deadline(RunStatus.SUCCEEDED)
+    assert [problem.kind for problem in judge([run], found)] == [Kind.RUN_LOST]
+
+
+def test_a_deadline_that_has_not_come_ends_nothing() -> None:
+    run, found = cut_off_by_a_deadline()
+    found.runs["r"]["deadline_at"] = NOON + timedelta(seconds=2)  # type: ignore[index]
+    assert [problem.kind for problem in judge([run], found)] == [Kind.RUN_LOST]
+
+
+@pytest.mark.parametrize(
+    ("seen", "kinds"),
+    [
+        (None, [Kind.STUCK]),
+        (Seen(RunStatus.SUCCEEDED, output="1"), [Kind.RUN_LOST]),
+        (Seen(RunStatus.FAILED, error="ValueError"), [Kind.RUN_LOST]),
+    ],
+)
+def test_a_client_must_see_how_its_run_ended(seen: Seen | None, kinds: list[Kind]) -> None:
+    run, found = healthy()
+    run.program = replace(run.program, by="start")
+    run.seen = Seen(RunStatus.SUCCEEDED, output=found.runs["r"]["output"])
+    assert judge([run], found) == []
+    run.seen = seen
+    assert [problem.kind for problem in judge([run], found)] == kinds
+
+
+def test_a_child_that_fails_is_expected_to_be_handled() -> None:
+    failing = {"kind": "fail", "key": "f"}
+    handled = {"kind": "handled", "key": "h", "programs": [[failing]], "together": True, "fallback": []}
+    want = expected(Program([handled]), "r")
+    assert want.status is RunStatus.SUCCEEDED
+    assert [(step.name, step.status) for step in want.steps] == [
+        ("perdure.start", StepStatus.SUCCEEDED),
+        ("perdure.result", StepStatus.FAILED),
+    ]
+    assert expected(want.children["r-0"], "r-0").status is RunStatus.FAILED
+
+
 def test_the_last_line_is_json_with_all_counts() -> None:
     run, found = healthy()
     write_as_a_zombie(found)
     said = json.loads(lines(Outcome(1, 5.0, runs=1, problems=judge([run], found)), 6.0)[-1])
     assert said["zombie_writes"] == 1
-    assert {kind.value for kind in Kind} | {"runs", "steps", "faults", "seed", "seconds"} == set(said)
+    assert {kind.value for kind in Kind} | {"runs", "steps", "faults", "covered", "seed", "seconds"} == set(said)
 
 
 # -- the protocol

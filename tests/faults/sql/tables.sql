@@ -14,13 +14,31 @@ CREATE TABLE faults.effects (
     fence       bigint NOT NULL,
     attempt     integer NOT NULL,
     worker      text NOT NULL,
+    asked       float8 NOT NULL,
     run_fence   bigint,
     run_status  smallint,
     run_worker  text,
     step_status smallint,
     step_fence  bigint
 );
+COMMENT ON COLUMN faults.effects.asked IS 'when, by the clock of the machine that only goes forward';
 CREATE INDEX ON faults.effects (run, step_index);
+
+-- What steps come to under idempotency keys.
+CREATE TABLE faults.keyed (
+    id         uuid PRIMARY KEY,
+    number     bigserial,
+    run        text NOT NULL,
+    step_index integer NOT NULL,
+    scope      text NOT NULL,
+    key        text NOT NULL,
+    how        text NOT NULL,
+    phase      text NOT NULL,
+    token      text NOT NULL,
+    fence      bigint NOT NULL,
+    run_fence  bigint,
+    key_state  smallint
+);
 
 -- Children too may be taken over as often as faults will have it.
 ALTER TABLE perdure.workflows ALTER COLUMN max_recoveries SET DEFAULT 100000;
@@ -43,6 +61,7 @@ CREATE TABLE faults.step_writes (
     run_status  smallint,
     run_fence   bigint,
     run_worker  text,
+    run_cancel  text,
     ended_fence bigint,
     ended_by    text,
     ended_here  boolean
@@ -75,13 +94,13 @@ CREATE FUNCTION faults.step_written() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     w record;
 BEGIN
-    SELECT r.status, r.fence, r.worker_id, r.ended_fence, r.ended_by, r.xmin = pg_current_xact_id()::xid AS here
+    SELECT r.status, r.fence, r.worker_id, r.cancel_mode, r.ended_fence, r.ended_by, r.xmin = pg_current_xact_id()::xid AS here
       INTO w FROM perdure.workflows r WHERE r.id = coalesce(new.workflow_id, old.workflow_id);
     INSERT INTO faults.step_writes (app, run, step_index, old_status, old_fence, old_seq, status, fence, seq,
-                                    run_status, run_fence, run_worker, ended_fence, ended_by, ended_here)
+                                    run_status, run_fence, run_worker, run_cancel, ended_fence, ended_by, ended_here)
     VALUES (faults.writer(), coalesce(new.workflow_id, old.workflow_id), coalesce(new.step_index, old.step_index),
             old.status, old.fence, old.seq, new.status, new.fence, new.seq,
-            w.status, w.fence, w.worker_id, w.ended_fence, w.ended_by, w.here);
+            w.status, w.fence, w.worker_id, w.cancel_mode, w.ended_fence, w.ended_by, w.here);
     RETURN NULL;
 END $$;
 
