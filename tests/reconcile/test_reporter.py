@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from perdure.api import default_registry
@@ -18,11 +19,13 @@ from perdure.store.pool import connect
 from perdure.telemetry import names
 from perdure.worker.answers import Answer, Verdict
 from perdure.worker.kubeapi import KubeApi
-from perdure.worker.link import Connection
+from perdure.worker.link import Connection, Link
+from perdure.worker.reporter import Reporter
 from perdure.worker.worker import Worker, new_metrics
 
-from tests.reconcile.harness import Place, eventually
+from tests.reconcile.harness import Place, claim_one, eventually, register
 from tests.support.controlplane import ApiError
+from tests.support.proxy import Proxy
 from tests.support.workerproc import effects, enqueue, finished, open_gate, settings, until_effect
 from tests.worker import flows
 
@@ -294,6 +297,36 @@ async def test_a_released_run_is_shown_as_pending(shop: Shop) -> None:
         await worker.wait()
     assert await runs.get_status(shop.conn, run_id) is RunStatus.ENQUEUED
     assert (await shop.status("order"))["phase"] == "Pending"
+
+
+async def test_a_stop_waits_for_a_status_that_is_still_being_read(shop: Shop) -> None:
+    """While it is read, it is neither due nor on its way: behind a pooler that takes long enough to be forgotten."""
+    run_id = await shop.submit("order", "t.notes", ["a"])
+    plane, metrics = shop.place.plane, new_metrics()
+    run = await claim_one(shop.conn, await register(shop.conn, shop.place, manifest=("workflow:t.notes",)))
+    api = KubeApi(url=plane.url, token_file=shop.token_file, ca_file=plane.ca_file, metrics=metrics)
+    async with Proxy(urlsplit(shop.place.url).port or 0) as proxy:
+        link = Link(proxy.through(shop.place.url), application_name="reports", statement_timeout=8.0)
+        await link.call(runs.get_status, run_id)
+        reporter = Reporter(api, link, metrics)
+        reporter.start()
+        proxy.hold_answers()
+        reporter.changed(run, final=True)
+
+        async def held() -> bool:
+            return proxy.held_answers == 1
+
+        await eventually(held, "the status is being read")
+        flush = asyncio.create_task(reporter.flush(20.0))
+        for _ in range(5):  # its turns, in which it would end
+            await asyncio.sleep(0)
+        assert not flush.done()
+        proxy.release()
+        await flush
+        await reporter.stop()
+        await api.close()
+        link.drop()
+    assert (await shop.status("order"))["phase"] == "Running"
 
 
 async def test_without_rights_runs_go_on_and_reports_wait(shop: Shop, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class Reporter(Service):
         self._news = asyncio.Event()
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._writes: set[asyncio.Task[None]] = set()
+        self._reading = False
         self._reported: dict[str, int] = {}
         self._record_at: float | None = None
         metrics.read_from(names.REPORTS_PENDING, lambda: float(len(self._schedule)))
@@ -76,7 +77,11 @@ class Reporter(Service):
             now = time.monotonic()
             due = self._schedule.due(now, READ_LIMIT)
             if due:
-                await self._read_and_send(due)
+                self._reading = True
+                try:
+                    await self._read_and_send(due)
+                finally:
+                    self._reading = False
             if self._record_at is not None and now >= self._record_at:
                 await self._record()
 
@@ -84,11 +89,11 @@ class Reporter(Service):
         """Send what is pending, as far as `seconds` allow. Used at a clean stop."""
         try:
             async with asyncio.timeout(seconds):
-                while (due := self._schedule.next_due()) is not None or self._writes:
+                while (due := self._schedule.next_due()) is not None or self._reading or self._writes:
                     if self._writes:
                         await asyncio.wait(list(self._writes))
-                    elif due is not None:
-                        await asyncio.sleep(max(FLUSH_CHECK, due - time.monotonic()))
+                    else:
+                        await asyncio.sleep(max(FLUSH_CHECK, (due or 0.0) - time.monotonic()))
                 await self._record()
         except TimeoutError:
             log.info("statuses were left to the operator", runs=len(self._schedule))
