@@ -30,9 +30,10 @@ from perdure.telemetry import logs, names
 from perdure.telemetry.http import HttpServer, exposition, probe
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
+from perdure.worker.lasting import STEP_THREADS
 from perdure.worker.probes import Probes
 from perdure.worker.settings import WorkerSettings, load
-from perdure.worker.worker import STEP_THREADS, State, Worker, new_metrics
+from perdure.worker.worker import State, Worker, new_metrics
 
 log = logs.get_logger(__name__)
 

@@ -1,7 +1,7 @@
 """A worker: waits for a usable database, registers, works, registers anew when it was lost, drains.
 
-`main` runs one as a process; tests and `perdure dev` embed it. Owns what outlives a registration: sweeper, listener,
-reporter, notifier, threads, the watch on the loop.
+`main` runs one as a process; tests and `perdure dev` embed it. What outlives a registration is in `Lasting`, what
+ends with one in `Session`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 
 from perdure.engine.registry import Registry
-from perdure.errors import SchemaOutOfRange
-from perdure.store import role_settings
-from perdure.store.migrate import check
 from perdure.store.pool import connection_errors
 from perdure.store.pooler import pooled
 from perdure.telemetry import logs, names
@@ -28,28 +24,17 @@ from perdure.telemetry.names import Component
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
 from perdure.worker.bootstrap import Bootstrap
-from perdure.worker.link import Link, statement_limit
-from perdure.worker.notifier import Ear, Notifier
-from perdure.worker.reporter import Reporter
+from perdure.worker.lasting import Lasting
 from perdure.worker.resident import Residence
-from perdure.worker.retention import Retention
-from perdure.worker.service import Service, backoff
+from perdure.worker.service import backoff
 from perdure.worker.session import Parts, Session
 from perdure.worker.settings import WorkerSettings
-from perdure.worker.sweeper import Sweeper
-from perdure.worker.wakes import Wakes
-from perdure.worker.watch import LoopWatch
+from perdure.worker.usable import Looks
 
 log = get_logger(__name__)
 
-SCHEMA_CHECK_SECONDS = 1.0
-"""Between looks at a schema that does not fit yet: the operator migrates within seconds of its start."""
-
 REPORT_SHARE = 0.1
 """Share of the drain time for the last statuses; what is left then the operator writes."""
-
-STEP_THREADS = "perdure-step"
-"""How the names of threads begin that run synchronous steps."""
 
 
 class State(StrEnum):
@@ -95,23 +80,10 @@ class Worker:
         """Whether the last stop gave everything back."""
         self._registry = registry
         self._database_url = database_url
-        self._status_api = status_api
         self._exit_process = exit_process
         self._bootstrap = Bootstrap(settings.bootstrap)
-        self._links: list[Link] = []
-        self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix=STEP_THREADS)
-        self._watch = LoopWatch(self.metrics)
-        # Nobody else's: whoever waits for a run's end should not wait behind the reading of a status.
-        self._notifier = Notifier(self._link("news"), self.metrics)
-        # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
-        self._ear = None if pooled(database_url) else Ear(database_url, self._ready, self._wake)
-        self._wakes = Wakes(self._link("wakes"), settings.pool, self.metrics, self._tell)
-        self._sweeper = Sweeper(self._link("sweeper"), settings.lease_seconds, self.metrics, self._tell)
-        self._reporter = None if status_api is None else Reporter(status_api, self._link("reports"), self.metrics)
-        self._retention = (
-            Retention(self._link("retention"), settings, self.metrics, lambda: self.busy)
-            if settings.retention_seconds
-            else None
+        self._lasting = Lasting(
+            settings, database_url, status_api, self.metrics, wake=self._wake, busy=lambda: self.busy
         )
         self._session: Session | None = None
         self.resident = Residence(settings, registry.manifest(), self._claiming, self.metrics)
@@ -125,7 +97,7 @@ class Worker:
 
     async def start(self) -> None:
         """Begin. Returns at once; `wait_until_working` says when it claims."""
-        self._watch.start()
+        self._lasting.watch.start()
         self._main = asyncio.create_task(self._life(), name="worker")
 
     async def wait_until_working(self) -> None:
@@ -174,7 +146,7 @@ class Worker:
 
     def loop_silent_for(self) -> float:
         """Seconds since the loop last ticked."""
-        return self._watch.silent_for()
+        return self._lasting.watch.silent_for()
 
     def claimer_silent_for(self) -> float:
         """Seconds since the claimer last turned, 0 while there is none that should."""
@@ -191,7 +163,7 @@ class Worker:
                 await self._work()
         finally:
             self.state = State.STOPPED
-            await self._close()
+            await self._lasting.close()
             self.clean = await self._bootstrap.close() and self.clean
 
     async def _set_up(self) -> bool:
@@ -213,15 +185,7 @@ class Worker:
         return not self._stopping.is_set()
 
     async def _work(self) -> None:
-        self._notifier.start()
-        self._wakes.start()
-        self._sweeper.start()
-        if self._ear is not None:
-            self._ear.start()
-        if self._reporter is not None:
-            self._reporter.start()
-        if self._retention is not None:
-            self._retention.start()
+        self._lasting.start()
         while not self._stopping.is_set():
             session = await self._register()
             if session is None:
@@ -237,30 +201,17 @@ class Worker:
     async def _database_ready(self) -> bool:
         """Wait for a database with the right schema; False when told to stop before."""
         self.state = State.WAITING_FOR_DATABASE
-        link = self._link("starting")
-        failures = 0
+        link = self._lasting.link("starting")
+        looks = Looks(link, behind_pooler=pooled(self._database_url))
         while not self._stopping.is_set():
-            try:
-                await link.call(check)
-                if pooled(self._database_url) and (missing := await link.call(role_settings.missing)):
-                    log.warning(
-                        "settings of the role are missing, which a pooler does not let a session set: run the "
-                        "statements that `perdure migrate --role-settings` prints, then RECONNECT the pooler",
-                        missing=sorted(missing),
-                    )
-            except SchemaOutOfRange as error:
-                said, pause = error.message, SCHEMA_CHECK_SECONDS
-            except (asyncpg.PostgresError, *connection_errors) as error:
-                # A wrong password is waited out, too: a secret may be on its way, and the probe says what is wrong.
-                failures += 1
-                said, pause = f"the database does not answer: {type(error).__name__}: {error}", backoff(failures)
-            else:
+            found = await looks.look()
+            if found is None:
                 await link.close()
                 return True
-            if said != self.waits_for:
-                log.warning("waiting for the database", why=said)
-                self.waits_for = said
-            await self._pause(pause)
+            if found.why != self.waits_for:
+                log.warning("waiting for the database", why=found.why)
+                self.waits_for = found.why
+            await self._pause(found.pause)
         return False
 
     async def _register(self) -> Session | None:
@@ -298,58 +249,27 @@ class Worker:
     async def _drain(self, session: Session) -> None:
         self.state = State.DRAINING
         seconds = self.settings.drain_seconds
-        if self._retention is not None:
-            await self._retention.stop()
+        await self._lasting.keep_all()
         log.info("draining", worker=session.id, runs=session.machine.busy, seconds=seconds)
         self.clean = await session.drain(seconds * (1 - REPORT_SHARE), self._hurry)
-        await self._notifier.flush()
-        if self._reporter is not None:
-            await self._reporter.flush(max(1.0, seconds * REPORT_SHARE))
+        await self._lasting.flush(max(1.0, seconds * REPORT_SHARE))
         log.info("stopped", worker=session.id, clean=self.clean)
 
-    async def _close(self) -> None:
-        services: list[Service | None] = [
-            self._retention,
-            self._reporter,
-            self._ear,
-            self._sweeper,
-            self._wakes,
-            self._notifier,
-            self._watch,
-        ]
-        for service in services:
-            if service is not None:
-                await service.stop()
-        for link in self._links:
-            await link.close()
-        if self._status_api is not None:
-            await self._status_api.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     def _parts(self) -> Parts:
+        lasting = self._lasting
         return Parts(
             settings=self.settings,
             registry=self._registry,
             database_url=self._database_url,
             metrics=self.metrics,
-            threads=self._threads,
-            wakes=self._wakes,
-            ready=lambda: self._tell(self.settings.namespace, self.settings.pool),
-            ended=self._notifier.ended,
+            threads=lasting.threads,
+            wakes=lasting.wakes,
+            ready=lambda: lasting.tell(self.settings.namespace, self.settings.pool),
+            ended=lasting.notifier.ended,
             settled=self.resident.settled,
-            changed=None if self._reporter is None else self._reporter.changed,
+            changed=None if lasting.reporter is None else lasting.reporter.changed,
             exit_process=self._exit_process,
         )
-
-    def _tell(self, namespace: str, pool: str) -> None:
-        """This process has made runs ready: others are told, and it tells itself where it cannot listen."""
-        self._notifier.ready(namespace, pool)
-        if self._ear is None:
-            self._ready(namespace, pool)
-
-    def _ready(self, namespace: str, pool: str) -> None:
-        if (namespace, pool) == (self.settings.namespace, self.settings.pool):
-            self._wake()
 
     def _claiming(self) -> Session | None:
         return self._session if self.state is State.WORKING else None
@@ -357,15 +277,6 @@ class Worker:
     def _wake(self) -> None:
         if self._session is not None:
             self._session.claimer.wake()
-
-    def _link(self, purpose: str) -> Link:
-        link = Link(
-            self._database_url,
-            application_name=f"perdure-{purpose}",
-            statement_timeout=statement_limit(self.settings.lease_seconds),
-        )
-        self._links.append(link)
-        return link
 
     async def _pause(self, seconds: float) -> None:
         try:
