@@ -166,6 +166,7 @@ class RunningRun:
             run_attempts=run.run_attempts + failed,
             max_run_attempts=self._around.journal.backoff.run_attempts if limit is None else limit,
             fence=run.fence,
+            recoveries=run.recoveries,
             **(_details(ending) if failed or how in _DETAILED else {}),
         )
 
