@@ -7,7 +7,7 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,10 @@ async def take(parts: Sequence[Part], size: Size) -> Results:
     failed: set[str] = set()
     with bench(size) as place:
         run = this_run(await place.versions())
-        for number in range(max(size.rounds, size.peer_rounds)):
-            for part in parts:
-                if number < _rounds(part, size):
-                    place.notes = notes[part.name]
-                    if not await _round(place, part, number, rows[part.name]):
-                        failed.add(part.name)
+        for part, number in in_order(parts, size):
+            place.notes = notes[part.name]
+            if not await _round(place, part, number, rows[part.name]):
+                failed.add(part.name)
     run["stolen_seconds"] = round(machine.busy().stolen - stolen, 1)
     run["minutes"] = round((time.monotonic() - started) / 60, 1)
     say(f"all taken in {duration(time.monotonic() - started)}")
@@ -71,6 +69,15 @@ async def take(parts: Sequence[Part], size: Size) -> Results:
         part.name: PartResult(name, aggregate(rows[part.name]), notes[part.name], part.name in failed) for part in parts
     }
     return Results(size.name, {name: run}, found)
+
+
+def in_order(parts: Sequence[Part], size: Size) -> Iterator[tuple[Part, int]]:
+    """Every part with the numbers of its rounds. What is compared is taken in turn; what is taken once comes after all
+    of that, since it may leave something at work, as a cluster does."""
+    compared = [part for part in parts if part.rounds is not Rounds.ONCE]
+    for number in range(max(size.rounds, size.peer_rounds)):
+        yield from ((part, number) for part in compared if number < _rounds(part, size))
+    yield from ((part, 0) for part in parts if part.rounds is Rounds.ONCE)
 
 
 async def _round(place: Bench, part: Part, number: int, rows: list[Row]) -> bool:
