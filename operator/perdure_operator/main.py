@@ -177,7 +177,12 @@ class Operator:
         self.health.served = served
 
     def _observe(self, leading: Leading, leader: Leader) -> None:
-        for queue, what in ((leading.runs, "the intake"), (leading.pools, "the reconcile of pools")):
+        queues = (
+            (leading.runs, "the intake"),
+            (leading.pools, "the reconcile of pools"),
+            (leading.signals, "the delivery of signals"),
+        )
+        for queue, what in queues:
             self.health.watch(what, lambda queue=queue: queue.stuck_for, STUCK_SECONDS)  # type: ignore[misc]
         self.health.watch(
             "the comparison of resources and runs",

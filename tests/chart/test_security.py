@@ -13,8 +13,10 @@ from tests.support.pod_security import containers, violations
 OPERATOR_RIGHTS = {
     ("perdure.dev", "workflows"): {"get", "list", "watch"},
     ("perdure.dev", "workerpools"): {"get", "list", "watch"},
+    ("perdure.dev", "workflowsignals"): {"get", "list", "watch"},
     ("perdure.dev", "workflows/status"): {"patch"},
     ("perdure.dev", "workerpools/status"): {"patch"},
+    ("perdure.dev", "workflowsignals/status"): {"patch"},
     ("apps", "deployments"): {"get", "list", "watch", "create", "patch", "delete"},
     ("apps", "deployments/scale"): {"get", "patch"},
     ("", "pods"): {"get", "list", "watch"},
@@ -122,6 +124,16 @@ def test_people_get_rights_on_request() -> None:
     assert all(verbs == {"get", "list", "watch"} for verbs in rights(roles["view"]).values())
     # A pool runs any image as any account, which is more than writing workflows.
     assert {resource for _, resource in rights(roles["edit"])} == {"workflows"}
+
+
+def test_who_may_approve_is_no_part_of_the_role_edit() -> None:
+    """A signal may be an approval, and whoever writes Workflows is not always who approves them."""
+    found = [each for each in cases.objects("everything") if each["kind"] == "ClusterRole"]
+    roles = {each["metadata"]["name"].rpartition("-")[2]: rights(each) for each in found}
+    signal = ("perdure.dev", "workflowsignals")
+    assert signal not in roles["edit"]
+    assert "create" in roles["admin"][signal]
+    assert roles["view"][signal] == {"get", "list", "watch"}
 
 
 def test_passwords_are_mounted_never_written() -> None:

@@ -31,7 +31,7 @@ def definitions(control_plane: RunningControlPlane) -> RunningControlPlane:
 
 async def _served(plane: RunningControlPlane) -> bool:
     names = {each["name"] for each in plane.request("GET", "/apis/perdure.dev/v1alpha1")["resources"]}
-    return {"workflows", "workerpools", "workflows/status", "workerpools/scale"} <= names
+    return {"workflows", "workerpools", "workflowsignals", "workflows/status", "workerpools/scale"} <= names
 
 
 @pytest.fixture

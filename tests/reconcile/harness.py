@@ -23,7 +23,7 @@ import yaml
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, WorkerRow
 from perdure.resources.common import API_VERSION
-from perdure.resources.kinds import WORKER_POOL, WORKFLOW
+from perdure.resources.kinds import KINDS
 from perdure.store import claims, journal, workers
 from perdure_operator.main import Operator
 from perdure_operator.settings import OperatorSettings, load
@@ -161,7 +161,7 @@ class Place:
         await self.call("PATCH", path, {"status": status}, content_type="application/strategic-merge-patch+json")
 
     def _path(self, kind: str) -> str:
-        return (WORKFLOW if kind == "Workflow" else WORKER_POOL).path(self.namespace)
+        return {each.kind: each for each in KINDS}[kind].path(self.namespace)
 
     # -- waiting
 

@@ -25,6 +25,7 @@ from perdure_operator.control.pools import Pools
 from perdure_operator.control.recovery import Recovery
 from perdure_operator.control.resync import Resync
 from perdure_operator.control.router import Router
+from perdure_operator.control.signals import Signals
 from perdure_operator.control.statuses import Statuses
 from perdure_operator.control.steady import SteadySession
 from perdure_operator.control.supervise import supervise
@@ -42,6 +43,7 @@ RUNS_AT_ONCE = 16
 
 POOLS_AT_ONCE = 4
 PODS_AT_ONCE = 2
+SIGNALS_AT_ONCE = 4
 
 READY_SECONDS = 0.2
 """How long notifications of ready runs are gathered before their pool is looked at."""
@@ -92,10 +94,18 @@ class Leading:
             events=self._events,
             defaults=place.defaults,
         )
+        signals = Signals(
+            client=client,
+            database=database,
+            writer=writer,
+            notifier=self._notifier,
+            enqueue=self._look_at_signal,
+        )
         self.runs = WorkQueue[Key]("Workflow", intake.reconcile, limit=RUNS_AT_ONCE, metrics=metrics)
         self.pools = WorkQueue[PoolKey]("WorkerPool", pools.reconcile, limit=POOLS_AT_ONCE, metrics=metrics)
         self.pods = WorkQueue[Key]("Pod", recovery.pod, limit=PODS_AT_ONCE, metrics=metrics)
-        self._router = Router(cache, intake, self._look_at_pool, self._look_at_pod)
+        self.signals = WorkQueue[Key]("WorkflowSignal", signals.reconcile, limit=SIGNALS_AT_ONCE, metrics=metrics)
+        self._router = Router(cache, intake, signals, self._look_at_pool, self._look_at_pod)
         self.watch = Watch(place.access, place.namespaces, self._router.take)
         self.resync = Resync(
             namespaces=place.namespaces,
@@ -103,6 +113,7 @@ class Leading:
             database=database,
             cache=cache,
             intake=intake,
+            signals=signals,
             watch=self.watch,
             look_at_run=self._look_at_run,
             look_at_pool=self._look_at_pool,
@@ -137,6 +148,7 @@ class Leading:
             await self.resync.first()
             start("pools", self.pools.run)
             start("pods", self.pods.run)
+            start("signals", self.signals.run)
             start("waits", self._waits.run)
             start("gauges", self._gauges.run)
             start("resync", self.resync.run)
@@ -152,6 +164,10 @@ class Leading:
             self.pools.add_after(key, delay)
         else:
             self.pools.add(key)
+
+    def _look_at_signal(self, key: Key) -> None:
+        if self._leading():
+            self.signals.add(key)
 
     def _look_at_pod(self, key: Key) -> None:
         if self._leading():

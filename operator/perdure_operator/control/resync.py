@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure.errors import StoreUnavailable
-from perdure.resources.kinds import WORKER_POOL, WORKFLOW
+from perdure.resources.kinds import WORKER_POOL, WORKFLOW, WORKFLOW_SIGNAL
 from perdure.store import runs, status
 from perdure.telemetry.logs import get_logger
 
@@ -21,6 +21,7 @@ from perdure_operator.control.cache import Cache, Shelf
 from perdure_operator.control.database import Database
 from perdure_operator.control.intake import Intake
 from perdure_operator.control.keys import Key, PoolKey
+from perdure_operator.control.signals import Signals
 from perdure_operator.control.watch import Watch
 from perdure_operator.kube.client import Client
 from perdure_operator.kube.deployments import path as deployments_path
@@ -50,6 +51,7 @@ class Resync:
         database: Database,
         cache: Cache,
         intake: Intake,
+        signals: Signals,
         watch: Watch,
         look_at_run: Callable[[Key], None],
         look_at_pool: Callable[[PoolKey], None],
@@ -61,6 +63,7 @@ class Resync:
         self._database = database
         self._cache = cache
         self._intake = intake
+        self._signals = signals
         self._watch = watch
         self._look_at_run = look_at_run
         self._look_at_pool = look_at_pool
@@ -83,6 +86,7 @@ class Resync:
         """Compare until it succeeds once: nothing is decided about pools before all their parts are known."""
         self.done_at = self.tried_at = time.monotonic()
         self._intake.forget_all()
+        self._signals.forget_all()
         await self._until_done()
 
     async def run(self) -> None:
@@ -138,6 +142,10 @@ class Resync:
             await asyncio.sleep(0)  # a page is some milliseconds of work; the loop has other things to do as well
         self._intake.keep_only(namespace, known, listed)
         await self._ghosts(namespace, rows - listed)
+        async for page in self._client.list(WORKFLOW_SIGNAL.path(namespace)):
+            for obj in page:
+                self._signals.offer(obj)
+            await asyncio.sleep(0)
 
     async def _row_ids(self, namespace: str) -> set[str]:
         found: set[str] = set()

@@ -1,4 +1,5 @@
-"""Where each event of the watch goes: Workflows to the intake, the rest into the cache, keys into the queues.
+"""Where each event of the watch goes: Workflows to the intake, signals to theirs, the rest into the cache, keys into
+the queues.
 
 Runs on the working loop for every event of the cluster that concerns us, so it does nothing but that.
 """
@@ -13,7 +14,8 @@ from perdure.telemetry.logs import get_logger
 from perdure_operator.control.cache import Cache, Entry
 from perdure_operator.control.intake import Intake
 from perdure_operator.control.keys import Key, PoolKey
-from perdure_operator.control.watch import PODS, POOLS, WORKFLOWS, Event
+from perdure_operator.control.signals import Signals
+from perdure_operator.control.watch import PODS, POOLS, SIGNALS, WORKFLOWS, Event
 
 log = get_logger(__name__)
 
@@ -28,11 +30,13 @@ class Router:
         self,
         cache: Cache,
         intake: Intake,
+        signals: Signals,
         look_at_pool: Callable[[PoolKey, float], None],
         look_at_pod: Callable[[Key], None],
     ) -> None:
         self._cache = cache
         self._intake = intake
+        self._signals = signals
         self._look_at_pool = look_at_pool
         self._look_at_pod = look_at_pod
 
@@ -41,6 +45,10 @@ class Router:
         try:
             if event.kind == WORKFLOWS:
                 self._intake.offer(event.obj, deleted=event.deleted)
+                if not event.deleted:
+                    self._signals.applied(event.obj["metadata"]["namespace"], event.obj["metadata"]["name"])
+            elif event.kind == SIGNALS:
+                self._signals.offer(event.obj, deleted=event.deleted)
             elif event.kind == POOLS:
                 self._pool(event)
             else:

@@ -1,4 +1,5 @@
-"""The informer: Kopf watches Workflows, WorkerPools, and the Deployments and pods of pools, and only passes events on.
+"""The informer: Kopf watches Workflows, WorkerPools, WorkflowSignals, and the Deployments and pods of pools, and only
+passes events on.
 
 Kopf runs in a thread with an event loop of its own. At its end it cancels every task of its loop, its handlers'
 exceptions are dropped, and it reads lists of megabytes as one piece of JSON: none of that may touch the loop that
@@ -22,7 +23,7 @@ from typing import Any
 
 import kopf
 from perdure.resources.common import GROUP, VERSION
-from perdure.resources.kinds import WORKER_POOL, WORKFLOW
+from perdure.resources.kinds import WORKER_POOL, WORKFLOW, WORKFLOW_SIGNAL
 from perdure.telemetry.logs import get_logger
 
 from perdure_operator.kube.access import Access
@@ -65,7 +66,8 @@ class Event:
     deleted: bool
 
 
-WORKFLOWS, POOLS, DEPLOYMENTS, PODS = WORKFLOW.kind, WORKER_POOL.kind, "Deployment", "Pod"
+WORKFLOWS, POOLS, SIGNALS = WORKFLOW.kind, WORKER_POOL.kind, WORKFLOW_SIGNAL.kind
+DEPLOYMENTS, PODS = "Deployment", "Pod"
 
 
 class Watch:
@@ -164,6 +166,7 @@ def _registry(access: Access, pass_on: Callable[[Event], None]) -> kopf.Operator
     watched = {
         WORKFLOWS: (GROUP, VERSION, WORKFLOW.plural),
         POOLS: (GROUP, VERSION, WORKER_POOL.plural),
+        SIGNALS: (GROUP, VERSION, WORKFLOW_SIGNAL.plural),
         DEPLOYMENTS: ("apps", "v1", "deployments"),
         PODS: ("", "v1", "pods"),
     }

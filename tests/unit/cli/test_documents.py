@@ -45,6 +45,13 @@ def test_a_file_of_several_documents(tmp_path: Path) -> None:
     assert found.ignored == (f"{path}, document 5: ConfigMap of v1",)
 
 
+def test_a_signal_is_left_to_an_operator_and_that_is_said(tmp_path: Path) -> None:
+    signal = "kind: WorkflowSignal\napiVersion: perdure.dev/v1alpha1\nspec: {workflowName: a}"
+    path = write(tmp_path, "all.yaml", workflow("a"), pool(), signal)
+    [ignored] = documents.read(path).ignored
+    assert ignored.startswith(f"{path}, document 3: WorkflowSignal, which needs an operator")
+
+
 def test_a_file_uses_the_pools_beside_it_but_not_the_workflows(tmp_path: Path) -> None:
     path = write(tmp_path, "a.yaml", workflow("a"))
     write(tmp_path, "pools.yaml", pool(), pool("other"))

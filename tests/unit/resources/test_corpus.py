@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
-from perdure.resources.acceptance import Accepted, Rejected, validate_worker_pool, validate_workflow
+from perdure.resources.acceptance import (
+    Accepted,
+    Rejected,
+    validate_worker_pool,
+    validate_workflow,
+    validate_workflow_signal,
+)
 
 from tests.reconcile.corpus import Case, cases
 
@@ -15,7 +21,13 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.yaml") if path.n
 
 
 def validate(obj: Mapping[str, Any]) -> Accepted[Any] | Rejected:
-    return validate_workflow(obj) if obj["kind"] == "Workflow" else validate_worker_pool(obj)
+    match obj["kind"]:
+        case "Workflow":
+            return validate_workflow(obj)
+        case "WorkflowSignal":
+            return validate_workflow_signal(obj)
+        case _:
+            return validate_worker_pool(obj)
 
 
 def test_the_corpus_is_worth_its_name() -> None:

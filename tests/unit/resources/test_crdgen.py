@@ -14,6 +14,7 @@ from perdure.resources.conditions import (
     WAIT_MEANINGS,
     PoolCondition,
     Reason,
+    SignalCondition,
     WaitKind,
     WorkflowCondition,
 )
@@ -107,7 +108,7 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
 def test_every_word_that_programs_match_on_has_a_meaning() -> None:
     assert set(REASON_MEANINGS) == set(Reason)
     assert set(WAIT_MEANINGS) == set(PHRASES) == set(WaitKind)
-    assert set(CONDITION_MEANINGS) == {*WorkflowCondition, *PoolCondition}
+    assert set(CONDITION_MEANINGS) == {*WorkflowCondition, *PoolCondition, *SignalCondition}
 
 
 def test_the_reference_has_every_field_reason_and_wait() -> None:
@@ -115,7 +116,7 @@ def test_the_reference_has_every_field_reason_and_wait() -> None:
     for kind in KINDS:
         for path, _ in described(kind):
             assert f"| `{path}` |" in page
-    for word in (*Reason, *WaitKind, *WorkflowCondition):
+    for word in (*Reason, *WaitKind, *WorkflowCondition, *SignalCondition):
         assert f"| `{word}` |" in page
 
 

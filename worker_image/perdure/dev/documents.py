@@ -22,6 +22,7 @@ from perdure.resources.workerpool import KIND as WORKER_POOL
 from perdure.resources.workerpool import WorkerPoolResource
 from perdure.resources.workflow import KIND as WORKFLOW
 from perdure.resources.workflow import WorkflowResource
+from perdure.resources.workflowsignal import KIND as WORKFLOW_SIGNAL
 
 SUFFIXES = (".yaml", ".yml")
 DEFAULT_NAMESPACE = "default"
@@ -117,6 +118,8 @@ def _kind(place: str, obj: Any) -> str:
     if version == API_VERSION:
         if kind in (WORKFLOW, WORKER_POOL):
             return kind
+        if kind == WORKFLOW_SIGNAL:
+            return f"{kind}, which needs an operator (here perdure.Client.send does the same)"
         raise InvalidResource(f"{place}: kind {kind} is not known; there are {WORKFLOW} and {WORKER_POOL}")
     if version.split("/", maxsplit=1)[0] == GROUP:
         raise InvalidResource(f"{place}: apiVersion {version} is not known; this program knows {API_VERSION}")

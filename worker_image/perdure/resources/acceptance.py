@@ -16,6 +16,7 @@ from perdure.resources.conditions import Reason
 from perdure.resources.steps import Step, duplicate_names, find_cycle, unknown_needs
 from perdure.resources.workerpool import WorkerPoolResource
 from perdure.resources.workflow import WorkflowResource
+from perdure.resources.workflowsignal import WorkflowSignalResource
 
 MAX_INPUT_BYTES = 256 * 1024
 """Largest input as JSON. An object of 1.5 MiB breaks etcd, and input is stored, decoded and sent at every claim."""
@@ -75,6 +76,23 @@ def validate_worker_pool(obj: Mapping[str, Any]) -> Accepted[WorkerPoolResource]
         return Accepted(WorkerPoolResource.parse(obj))
     except InvalidFields as error:
         return _rejected(Reason.INVALID_SPEC, error.message)
+
+
+def validate_workflow_signal(obj: Mapping[str, Any]) -> Accepted[WorkflowSignalResource] | Rejected:
+    """Check a WorkflowSignal as the API server hands it out."""
+    spec = obj.get("spec")
+    size = _json_bytes(spec.get("value")) if isinstance(spec, Mapping) else 0
+    if size > MAX_INPUT_BYTES:
+        return _rejected(
+            Reason.INPUT_TOO_LARGE,
+            f"spec.value: {size} bytes as JSON, at most {MAX_INPUT_BYTES}; store it elsewhere and pass a reference",
+        )
+    try:
+        resource = WorkflowSignalResource.parse(obj)
+    except InvalidFields as error:
+        return _rejected(Reason.INVALID_SPEC, error.message)
+    problem = next(_bad_text(resource.spec.value, "spec.value", literal=False), None)
+    return Accepted(resource) if problem is None else _rejected(Reason.INVALID_SPEC, problem)
 
 
 def _check_steps(steps: list[Step]) -> Rejected | None:

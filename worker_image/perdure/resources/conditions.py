@@ -26,11 +26,18 @@ class PoolCondition(StrEnum):
     CONNECTIONS_SUFFICE = "ConnectionsSuffice"
 
 
+class SignalCondition(StrEnum):
+    """Condition types of a WorkflowSignal."""
+
+    DELIVERED = "Delivered"
+
+
 CONDITION_MEANINGS: dict[StrEnum, str] = {
     WorkflowCondition.ACCEPTED: "The spec is valid and its run is stored. False: the reason says what to change.",
     WorkflowCondition.FINISHED: "The run has ended, whichever way. `kubectl wait --for=condition=Finished`.",
     WorkflowCondition.SUCCEEDED: "True: it ended well. False: it failed or was cancelled. Unknown: not ended yet.",
     WorkflowCondition.STALLED: "True: it will not go on unless somebody changes something; the message says what.",
+    SignalCondition.DELIVERED: "The message is in the inbox of the run. False: the reason says why not.",
     PoolCondition.READY: "As many worker pods of the current version are ready as are wanted.",
     PoolCondition.STALLED: "True: worker pods cannot be brought up; the message says what to change.",
     PoolCondition.CONNECTIONS_SUFFICE: "False: the wanted worker pods may open more connections than Postgres lets in; "
@@ -69,11 +76,17 @@ class Reason(StrEnum):
     ENOUGH_CONNECTIONS = "EnoughConnections"
     TOO_FEW_CONNECTIONS = "TooFewConnections"
 
+    DELIVERED = "Delivered"
+    WORKFLOW_NOT_FOUND = "WorkflowNotFound"
+    WORKFLOW_NOT_STARTED = "WorkflowNotStarted"
+    WORKFLOW_ENDED = "WorkflowEnded"
+
 
 REASON_MEANINGS: dict[Reason, str] = {
     Reason.ACCEPTED: "The spec is valid and stored.",
     Reason.INVALID_SPEC: "A field breaks a rule that the API server could not check; the message has its path.",
-    Reason.INPUT_TOO_LARGE: "`spec.input` is over 256 KiB as JSON. Store it elsewhere and pass a reference.",
+    Reason.INPUT_TOO_LARGE: "`spec.input`, or `spec.value` of a signal, is over 256 KiB as JSON. Store it elsewhere and "
+    "pass a reference.",
     Reason.DUPLICATE_STEP: "Two steps have one name.",
     Reason.UNKNOWN_NEED: "`needs` names a step that is not in `spec.steps`.",
     Reason.CYCLE_IN_NEEDS: "Steps need each other in a circle, so none of them could start.",
@@ -96,6 +109,10 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.DATABASE_UNREACHABLE: "Postgres cannot be reached; replicas stay as they are.",
     Reason.ENOUGH_CONNECTIONS: "Postgres lets in as many connections as the wanted pods open.",
     Reason.TOO_FEW_CONNECTIONS: "Postgres lets in fewer connections than the wanted pods may open.",
+    Reason.DELIVERED: "The run has the message, and takes it when it asks for that topic.",
+    Reason.WORKFLOW_NOT_FOUND: "No Workflow of that name is in the namespace; it is waited for for a minute.",
+    Reason.WORKFLOW_NOT_STARTED: "The Workflow is there, its run is not stored yet; the message follows.",
+    Reason.WORKFLOW_ENDED: "The run had ended, or the Workflow was refused: nobody would take the message.",
 }
 
 

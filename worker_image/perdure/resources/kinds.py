@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic.config import JsonDict
 
-from perdure.resources import workerpool, workflow, workflow_status
+from perdure.resources import workerpool, workflow, workflow_status, workflowsignal
 from perdure.resources.common import GROUP, VERSION, Model
 from perdure.resources.markers import merge, rule
 from perdure.resources.workerpool_status import WorkerPoolStatus
@@ -114,4 +114,24 @@ WORKER_POOL = Kind(
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
 )
 
-KINDS: tuple[Kind, ...] = (WORKFLOW, WORKER_POOL)
+DELIVERED = '.status.conditions[?(@.type=="Delivered")]'
+
+WORKFLOW_SIGNAL = Kind(
+    kind=workflowsignal.KIND,
+    plural="workflowsignals",
+    singular="workflowsignal",
+    short="pwsig",
+    description="A message to the run of a Workflow, for example an approval. Creating it sends the message, once; the "
+    "run takes it with perdure.recv. It cannot be changed, and deleting it takes nothing back.",
+    spec=workflowsignal.WorkflowSignalSpec,
+    status=workflowsignal.WorkflowSignalStatus,
+    columns=(
+        Column("Workflow", "string", ".spec.workflowName", "Workflow whose run gets it."),
+        Column("Topic", "string", ".spec.topic", "Topic under which the run takes it."),
+        Column("Delivered", "string", f"{DELIVERED}.status", "Whether the run has it."),
+        AGE,
+        Column("Reason", "string", f"{DELIVERED}.reason", "Why it is delivered or not.", wide=True),
+    ),
+)
+
+KINDS: tuple[Kind, ...] = (WORKFLOW, WORKER_POOL, WORKFLOW_SIGNAL)
