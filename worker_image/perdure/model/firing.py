@@ -109,7 +109,6 @@ def _beside(
                 return (), newest, bool(wanted)
             return () if newest is None else (newest,), None, False
         case Overlap.QUEUE_ONE:
-            first, *others = [*waiting, None, None]
             if busy:
-                return (), first, False
-            return () if first is None else (first,), others[0], False
+                return (), next(iter(waiting), None), False
+            return tuple(waiting[:1]), next(iter(waiting[1:]), None), False

@@ -115,7 +115,7 @@ def schedule_name(value: str) -> str:
 def choice(kind: type[E], what: str, value: object) -> E:
     """The member of an enum, from itself or its value. Raises `InvalidArgument`."""
     try:
-        return kind(value)
+        return kind(str(value))
     except ValueError:
         known = ", ".join(repr(each.value) for each in kind)
         raise InvalidArgument(f"{what} is one of {known}, not {value!r}") from None
