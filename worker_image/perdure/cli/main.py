@@ -176,6 +176,28 @@ def scaffold(
 
 
 @app.command()
+def lint(
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET...", help="Files, folders, or names of modules, with workflows.")
+    ],
+) -> None:
+    """Find what the bodies of workflows do that a replay would not do again: clocks, chance, races, unrecorded work.
+
+    It reads their source and runs nothing of it. A comment `# perdure: allow=PDL01` allows that rule on its line.
+    Exit code 0: nothing was found; 1: something was; 2: a target is not there or is no Python.
+    """
+    with readable_errors():
+        from perdure.lint import files
+
+        found, count = files.lint(targets)
+        for finding in found:
+            typer.echo(str(finding))
+        typer.echo(f"{len(found)} found in {count} files", err=True)
+    if found:
+        raise typer.Exit(RUN_FAILED)
+
+
+@app.command()
 def version() -> None:
     """Print the version of this program."""
     from perdure import __version__
