@@ -348,7 +348,7 @@ async def test_a_recorded_winner_that_is_no_branch_is_an_unexpected_step(engine:
     ending = await engine.execute(run)
     assert isinstance(ending, Mismatch)
     assert ending.error.code == "PRD-301"
-    assert "is recorded as the winner, but the code has 2 branches" in ending.error.message
+    assert "is recorded as the winner of a race, but the code has 2 branches" in ending.error.message
 
 
 async def test_a_branch_that_has_lost_and_is_awaited_by_other_code_is_an_unexpected_step(engine: Engine):

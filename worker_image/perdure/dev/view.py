@@ -26,6 +26,7 @@ MARKS = {
     "Failed": ("✖", "red"),
     "Cancelled": ("◌", "red"),
     "Interrupted": ("!", "yellow"),
+    "Dropped": ("·", "dim"),
     "NotRun": ("·", "dim"),
 }
 

@@ -73,6 +73,8 @@ def decide(recorded: RecordedStep | None, name: str, text: str, value: Any = Non
             return Return("null" if recorded.output is None else recorded.output)
         case StepStatus.FAILED:
             return Raise(ErrorRecord.from_json(recorded.error or "{}"), Failures.of(recorded))
+        case StepStatus.DROPPED:
+            return Diverged(_diverged(UnexpectedStep, recorded, "the code awaits it: another branch has won"))
         case StepStatus.RETRYING if recorded.wake_in is not None and recorded.wake_in > 0:
             return Wait(recorded.wake_in, Failures.of(recorded))
         case _:

@@ -39,6 +39,10 @@ class History:
                 else:
                     self._more = None
 
+    def recorded(self, index: int) -> RecordedStep | None:
+        """The row at an index that `knows`, None if there is none or it was taken."""
+        return self._rows.get(index)
+
     def take(self, index: int) -> RecordedStep | None:
         """The row at an index, None if there is none; it is forgotten here."""
         return self._rows.pop(index, None)

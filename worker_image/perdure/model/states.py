@@ -38,6 +38,8 @@ class StepStatus(IntEnum):
     RETRYING = 20
     SUCCEEDED = 30
     FAILED = 40
+    DROPPED = 45
+    """A branch of a select that another one has won: no outcome, and never done again."""
 
     @property
     def final(self) -> bool:

@@ -96,7 +96,7 @@ def _recorded(step: StepView, run: RunStatus, *, with_output: bool) -> _Entry:
     if step.status == StepStatus.WAITING and step.wake_at is not None and not run.finished:
         fields["waitingFor"] = f"until {clock_time(step.wake_at, step.started_at)}"
     fields = {key: value for key, value in fields.items() if value is not None}
-    live = step.status != StepStatus.SUCCEEDED
+    live = step.status not in {StepStatus.SUCCEEDED, StepStatus.DROPPED}
     entry = _Entry(rank=(LIVE if live else DONE, -step.index), fields=fields)
     if with_output and step.status == StepStatus.SUCCEEDED:
         _with_output(entry, step.output)
@@ -132,6 +132,8 @@ def _phase(status: StepStatus, run: RunStatus) -> str:
             return "Succeeded"
         case StepStatus.FAILED:
             return "Failed"
+        case StepStatus.DROPPED:
+            return "Dropped"
         case StepStatus.RUNNING if run != RunStatus.RUNNING:
             return "Interrupted"
         case StepStatus.RETRYING | StepStatus.WAITING if run.finished:

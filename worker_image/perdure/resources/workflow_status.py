@@ -33,8 +33,9 @@ class StepStatus(Model):
     index: int = Field(
         ge=0, description="Place of the step in the recorded history, or of one not started in spec.steps; from 0."
     )
-    phase: Literal["Pending", "Running", "Waiting", "Succeeded", "Failed", "Interrupted", "NotRun"] = Field(
+    phase: Literal["Pending", "Running", "Waiting", "Succeeded", "Failed", "Dropped", "Interrupted", "NotRun"] = Field(
         description="Pending, Running, Waiting (for its next attempt, or what it is about), Succeeded, Failed, "
+        "Dropped (another branch has won its select), "
         "Interrupted (was running when its worker went or the run ended: it may have had effects); in a run that has "
         "ended also NotRun."
     )

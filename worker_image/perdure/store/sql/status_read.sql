@@ -33,5 +33,5 @@ SELECT w.id, w.namespace, w.name, w.workflow, w.pool, w.queue, w.version, w.stat
               array_agg(c.finished_at ORDER BY c.step_index) AS finished,
               array_agg(c.wake_at ORDER BY c.step_index) AS wakes
          FROM (SELECT * FROM perdure.workflow_steps s WHERE s.workflow_id = w.id
-                ORDER BY s.status = 30, s.step_index DESC LIMIT $2::integer) c) shown
+                ORDER BY s.status IN (30, 45), s.step_index DESC LIMIT $2::integer) c) shown
  WHERE w.id = ANY($1::text[])
