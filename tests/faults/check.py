@@ -135,7 +135,7 @@ def _reason(row: Row) -> str:
 
 def _by_deadline(row: Row) -> bool:
     """Whether a cancelled run ended as its time was over: an owner that ends it for that leaves no cancel behind."""
-    return row["cancel_reason"] == "deadline" or row["cancel_mode"] is None
+    return "deadline" in (row["cancel_reason"] or "") or row["cancel_mode"] is None
 
 
 def _not_once(row: Row) -> Problem:

@@ -229,7 +229,7 @@ def cut_off_by_a_deadline(status: RunStatus = RunStatus.CANCELLED) -> tuple[Star
     slept = [*run.program.nodes, {"kind": "trap", "key": "t", "how": "sleep", "ms": 1}]
     run = Started("r", Program(slept, timeout=1.0))
     when = {"deadline_at": NOON, "finished_at": NOON + timedelta(seconds=1)}
-    found.runs["r"] = {**found.runs["r"], "status": status, "output": None, "cancel_reason": "deadline", **when}
+    found.runs["r"] = {**found.runs["r"], "status": status, "output": None, "cancel_reason": "its deadline has passed", **when}
     sleeping = {"name": "perdure.sleep", "status": StepStatus.WAITING, "output": None, "attempts": 0}
     found.steps["r"][2] = sleeping
     return run, found

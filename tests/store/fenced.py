@@ -120,6 +120,8 @@ UNFENCED: dict[str, set[str]] = {
         "wake_child_told",
         "wake_event_forget",
         "wake_event_told",
+        "claim_limited",
+        "rerun",
         "wake_message_told",
     },
     "Removes what has ended": {"run_purge", "run_purge_calls", "run_purge_steps"},

@@ -47,6 +47,8 @@ UPSERT = ["ns", "n", "x", MANIFEST, "default", "default", 100, None, False, None
 ROUTE = 3203986688490748913
 """Column `route` of a run that requires `{workflow:x}`."""
 
+START = ("x", "workflow:x", "p", "q", 100, None, None, "", "[]")
+
 CLAIM = ["w0002", "ns", "default", "default", MANIFEST]
 
 
@@ -108,6 +110,10 @@ CASES = [
     case("call_outcomes", [FINISHED, [1] * 100, [0] * 100], "workflow_steps_pkey", 250),
     case("call_runs", ["o000050", FINISHED, True], "workflows_pkey workflow_payloads_pkey", 300),
     case("call_event", ["o000050", "f000001", "done"], "workflows_pkey events_pkey", 4),
+            [False] * N,
+            [None] * N,
+            [None] * N,
+            [None] * N,
     case("wake_runs", [IDS + FINISHED, ["message:t"] * 200], "workflows_pkey", 800),
     case("wake_child_told", [FINISHED], "workflows_pkey", 400),
     case("wake_message_told", [["o000001"] * 100, [f"k{n * 1000}" for n in range(100)]], "messages_key", 400),
@@ -116,6 +122,13 @@ CASES = [
     case("wake_event_told", ["f000100", "done", 1, 1], "events_pkey", 2),
     case("wake_counts", [IDS], "workflows_pkey", 150),
     case("sweep_untold", [100, 0.5], "workflows_untold", 110),
+    case("call_write_stream", calls_of(OWNED, ["s"] * N, ["1"] * N, [False] * N), "", 80),
+    case("call_close_stream", calls_of(OWNED, ["s"] * N, [False] * N), "", 80),
+    case("call_await_stream", calls_of(OWNED, FINISHED[:N], ["s"] * N, [5] * N, [60.0] * N), "", 80),
+    case("call_stream", ["o000050", "f000001", "s", 3], "workflows_pkey stream_values_pkey streams_pkey", 6),
+    case("call_await_runs", calls_of(OWNED, [1 + n % N for n in range(200)], [*IDS, *FINISHED]), "", 80),
+    case("call_await_news", [IDS + FINISHED], "workflows_pkey", 900),
+    case("call_statuses", ["o000050", IDS + FINISHED], "workflows_pkey", 300),
     case("sweep_unannounced", [100, 0.5], "messages_unannounced", 110),
     case("sweep_unannounced_events", [100, 0.5], "events_unannounced", 110),
     case("sweep_cascade", [100], "workflows_cascade", 110),
@@ -123,18 +136,30 @@ CASES = [
     case("sweep_cascade_done", [[f"f{n:06}" for n in range(1, 100_000, 1000)]], "workflows_children", 1000),
     case(
         "client_start",
-        ["ns", False, NEW, *([each] * 500 for each in ("x", "workflow:x", "p", "q", 100, None, None, "", "[]"))],
+        ["ns", False, NEW, *([each] * 500 for each in START), *([None] * 500 for _ in range(4))],
         "",
         10,
     ),
     case(
         "client_start_here",
-        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", "[]"],
+        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", "[]", "d", "{}", 1, 3],
         "workers_pkey",
         5,
     ),
     case("client_send", ["r000001", "topic", "key", "1"], "workflows_pkey", 2),
-    case("client_event", ["r000001", "name"], "events_pkey", 1),
+    case("plain_send", [OWNED[0], "w0001", 1, "r000001", "topic", "key", "1"], "workflows_pkey", 4),
+    case("client_events", [FINISHED, ["done"] * 100], "events_pkey", 300),
+    case(
+        "client_streams",
+        [FINISHED, ["s"] * 100, [1] * 100, 200, 262144],
+        "workflows_pkey streams_pkey stream_values_pkey",
+        1500,
+    ),
+    case("signal_send", ["r000001", "topic", "key", "{}"], "workflows_pkey messages_key", 3),
+    case("client_holders", ["ns", ["q"] * 100, IDS], "workflows_deduplication", 100),
+    case("call_holder", ["o000050", None, "d"], "workflows_pkey workflows_deduplication", 2),
+    case("rerun_lock", ["f000001", 1], "workflows_pkey", 1),
+    case("rerun", ["f000001", 1], "workflows_pkey", 2),
     case("client_existing", [IDS], "workflows_pkey workflow_payloads_pkey", 200),
     case("client_watch", [MANY, [], 65536], "workflows_pkey workflow_payloads_pkey", 1200),
     case("client_watch", [FINISHED, FINISHED, 65536], "workflows_pkey workflow_payloads_pkey", 600),

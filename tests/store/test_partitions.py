@@ -99,7 +99,7 @@ async def test_runs_past_their_deadline_are_ended_in_passing(conn: Connection) -
     assert (late["status"], late["cancel_mode"], late["cancel_reason"]) == (
         RunStatus.CANCELLED,
         CancelMode.IMMEDIATE,
-        "deadline",
+        "its deadline has passed",
     )
     assert (late["fence"], late["worker_id"], late["started_at"], late["version"]) == (1, None, None, None)
     assert late["finished_at"] is not None and late["status_due_at"] is not None

@@ -233,7 +233,7 @@ async def test_an_overdue_run_that_nobody_owns_ends_at_once(conn: Connection, st
     assert await sweeps.cancel_overdue(conn, 10) == [Overdue("r1", RunStatus.CANCELLED)]
 
     stored = await row(conn)
-    assert (stored["cancel_reason"], stored["fence"]) == ("deadline", fence + 1)
+    assert (stored["cancel_reason"], stored["fence"]) == ("its deadline has passed", fence + 1)
     assert stored["finished_at"] is not None
     assert await sweeps.cancel_overdue(conn, 10) == []
 
@@ -246,7 +246,7 @@ async def test_an_overdue_run_that_is_owned_is_cancelled_once(conn: Connection) 
     assert await sweeps.cancel_overdue(conn, 10) == []
 
     stored = await row(conn)
-    assert (stored["cancel_mode"], stored["cancel_reason"]) == (CancelMode.IMMEDIATE, "deadline")
+    assert (stored["cancel_mode"], stored["cancel_reason"]) == (CancelMode.IMMEDIATE, "its deadline has passed")
     assert (stored["fence"], stored["edits"]) == (fence, 1)
 
 

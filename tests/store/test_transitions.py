@@ -6,7 +6,7 @@ import random
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import RUN_TRANSITIONS, CancelMode, RunStatus
-from perdure.store import backlog, runs, sweeps, workers
+from perdure.store import backlog, clients, runs, sweeps, workers
 
 from tests.store.builders import Connection, add_run, add_worker, claim, new_run, write
 
@@ -60,6 +60,7 @@ class Story:
             self.sweep,
             self.remove,
             self.explain,
+            self.run_again,
         ]
         await self.chance.choice(events)()
 
@@ -121,6 +122,9 @@ class Story:
         if self.chance.random() < 0.2:
             await runs.resource_gone(self.conn, [self.any_run()])
             await runs.purge_gone(self.conn, 3)
+
+    async def run_again(self) -> None:
+        await clients.rerun(self.conn, self.any_run(), self.chance.randrange(1 << 30))
 
     async def explain(self) -> None:
         await backlog.set_waiting(self.conn, [(self.any_run(), 0, WaitingFor("x"))])

@@ -18,7 +18,9 @@ from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
-from perdure.store.clients import ExistingRun
+from perdure.model.streams import StreamLook
+from perdure.store.clients import ExistingRun, Holder
+from perdure.store.debounce import Debounce
 
 from tests.support.memoryworld import World, until_woken
 
@@ -160,6 +162,22 @@ class MemoryLog:
 async def claim_and_run(
     run: MemoryRun, registry: Registry, threads: Executor, *, commit: bool = True, park_after: float = 1.0
 ) -> Ending:
+    async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
+        return self.run.world.holders.get(deduplication_id)
+
+    async def rerun(self, run_id: str, token: int) -> None:
+        self.run.world.rerun(run_id, token)
+
+    async def debounce(self, asked: Debounce) -> str:
+        return self.run.world.debounce(asked)
+
+    async def plainly(self, call: PlainSend) -> bool:
+        if self.before_plain is not None:
+            self.before_plain(call)
+        if self.run.fence != self.fence:
+            raise OwnershipLost
+        return self.run.world.send(call.to, call.topic, call.key, call.value)
+
     """One claim from start to ending; the last results are committed with the ending unless told otherwise."""
     claimed = run.claim()
     log = MemoryLog(run)

@@ -19,7 +19,9 @@ from perdure.model.calls import (
 )
 from perdure.model.rows import OwnedFlags
 from perdure.model.states import RunStatus, StepStatus
-from perdure.store.clients import ExistingRun
+from perdure.model.streams import AwaitStream, CloseStream, StreamLook, StreamState, WriteStream
+from perdure.store.clients import ExistingRun, Holder
+from perdure.store.debounce import Debounce
 
 if TYPE_CHECKING:
     from tests.support.memorylog import MemoryRun
@@ -39,6 +41,24 @@ class World:
     """Each question about other runs."""
 
     def carry_out(self, run: MemoryRun, call: OwnCall) -> CallAnswer:
+    run_waits: list[str] = field(default_factory=list)
+    """Runs whose ends are to wake, in the order in which they were asked for."""
+    news: list[tuple[str, ...]] = field(default_factory=list)
+    """Each request to be told at once."""
+    streams: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    closed: set[tuple[str, str]] = field(default_factory=set)
+    stream_waits: set[tuple[str, str, int]] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    """Runs of streams that do not exist."""
+    holders: dict[str | None, Holder] = field(default_factory=dict)
+    """Runs by the deduplication id that they hold, whatever the queue."""
+    debounced: list[Debounce] = field(default_factory=list)
+    """Each request to postpone a run or start one; what is postponed is that of the first."""
+    before_debounce: Callable[[], object] = lambda: None
+    reruns: list[tuple[str, int]] = field(default_factory=list)
+    """What was run again, and by which start."""
+    now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    """Where the clock of the database stands."""
         """As the statements do it."""
         flags = OwnedFlags(run.cancel_mode, run.suspended, run.wake_seq)
         refused = CallAnswer(flags, done=False)
@@ -46,7 +66,7 @@ class World:
             return refused
         match call:
             case Start():
-                if call.id in self.runs:
+                if call.id in self.runs or call.options.deduplication_id in self.holders:
                     return refused
                 self.runs[call.id] = ExistingRun(call.id, "default", call.workflow, call.input)
                 self.outcomes.setdefault(call.id, RunOutcome(RunStatus.ENQUEUED))
@@ -81,3 +101,32 @@ class World:
 async def until_woken(run: MemoryRun, seen: int) -> None:
     while run.wake_seq == seen:  # noqa: ASYNC110 - nothing else tells
         await asyncio.sleep(0)
+    def send(self, to: str, topic: str, key: str, value: str) -> bool:
+        """Put a message there, if there is such a run."""
+        if to not in self.runs:
+            return False
+        if (to, key) not in self.keys:
+            self.keys.add((to, key))
+            self.inboxes.setdefault((to, topic), []).append(value)
+        return True
+
+    def look_at_stream(self, run_id: str, key: str, offset: int, wake_seq: int) -> StreamLook:
+        """As the statement does it. Runs that are asked for are there unless they were made `gone`."""
+        values = self.streams.get((run_id, key), [])
+        outcome = self.outcomes.get(run_id)
+        if run_id in self.gone:
+            state = StreamState.NO_RUN
+        elif (run_id, key) in self.closed:
+            state = StreamState.CLOSED
+        else:
+            state = StreamState.RUN_ENDED if outcome is not None and outcome.status.finished else StreamState.OPEN
+        value = values[offset] if offset < len(values) else None
+        return StreamLook(value, state, len(values), wake_seq)
+
+    def rerun(self, run_id: str, token: int) -> None:
+        """As the statements do it."""
+        there = self.runs[run_id]
+        if there.failed and there.token != token:
+            self.reruns.append((run_id, token))
+            self.runs[run_id] = replace(there, status=RunStatus.ENQUEUED, token=token)
+

@@ -30,6 +30,7 @@ from perdure.errors import (
     PerdureError,
     StepBuiltElsewhere,
     StepFailed,
+    InsideWorkflow,
     StepTimeout,
     StoreUnavailable,
     SystemDatabaseError,
@@ -40,9 +41,13 @@ from perdure.errors import (
     WorkflowFailed,
     WorkflowNotFinished,
 )
-from perdure.model.start import StartOptions
+from perdure.model.queues import Queue, QueueLimits, RateLimit
+from perdure.model.schedules import CatchUp, Overlap, ScheduledTick, ScheduleInfo
+from perdure.model.start import NO_TIMEOUT, ReusePolicy, StartOptions
 from perdure.model.states import CancelMode, RunStatus
 
+    QueueDeduplicated,
+    SelectMisused,
 try:
     __version__ = version("perdure")
 except PackageNotFoundError:  # from a source tree that is not installed
@@ -55,6 +60,7 @@ __all__ = [
     "ChildHandle",
     "Client",
     "ClientClosed",
+    WorkflowIdInUse,
     "ConfigurationError",
     "ConflictingWorkflow",
     "ControlSignal",
@@ -69,6 +75,7 @@ __all__ = [
     "MaxStepRetriesExceeded",
     "NonExistentWorkflow",
     "NotInWorkflow",
+    "NO_TIMEOUT",
     "PayloadTooLarge",
     "PendingCall",
     "PendingStep",
@@ -85,6 +92,7 @@ __all__ = [
     "SystemDatabaseError",
     "TransactionAborted",
     "TransactionMisused",
+    "InsideWorkflow",
     "WaitTimeout",
     "WorkflowCancelled",
     "WorkflowFailed",
@@ -102,3 +110,10 @@ __all__ = [
     "transaction",
     "workflow",
 ]
+    "Queue",
+    "QueueDeduplicated",
+    "QueueLimits",
+    "RateLimit",
+    "ReusePolicy",
+    "RunHandle",
+    "WorkflowIdInUse",

@@ -10,7 +10,7 @@ from perdure.errors import (
     ConflictingWorkflow,
     InsideStep,
     NonExistentWorkflow,
-    NotInWorkflow,
+    NotLaunched,
     WorkflowFailed,
 )
 from perdure.model.calls import RunOutcome, Start
@@ -243,8 +243,10 @@ async def test_options_travel_with_the_start(engine: Engine, child):
 
 
 async def test_outside_a_run_and_inside_a_step_a_start_is_refused(engine: Engine, child):
-    with pytest.raises(NotInWorkflow):
-        child.start(0)
+    with pytest.raises(NotLaunched):
+        await child.start(0)
+    with pytest.raises(NotLaunched):
+        await child.run(0)
 
     @engine.step(name="starting")
     async def starting():

@@ -105,7 +105,7 @@ def test_a_run_whose_ending_is_being_written_may_be_gone() -> None:
         (row("a", cancel=CancelMode.IMMEDIATE), Stop.CANCEL_IMMEDIATE),
         (row("a", cancel=CancelMode.GRACEFUL), Stop.CANCEL_GRACEFUL),
         (row("a", suspended=True), Stop.SUSPEND),
-        (row("a", late=True), Stop.CANCEL_IMMEDIATE),
+        (row("a", late=True), Stop.DEADLINE),
         (row("a", cancel=CancelMode.GRACEFUL, suspended=True), Stop.CANCEL_GRACEFUL),
     ],
 )

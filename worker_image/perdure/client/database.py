@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
+from perdure.engine.context import outside_of_bodies
 from perdure.errors import (
     ClientClosed,
     InvalidArgument,
@@ -72,8 +73,10 @@ class Database:
     ) -> T:
         """Run the operation once, on a connection of its own.
 
-        Raises `StoreUnavailable` when nothing is known about what was asked, `SchemaOutOfRange`, `ClientClosed`.
+        Raises `StoreUnavailable` when nothing is known about what was asked, `SchemaOutOfRange`, `ClientClosed`,
+        `InsideWorkflow` in the body of a run.
         """
+        outside_of_bodies("a client asked the database")
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 pool = await self._opened()

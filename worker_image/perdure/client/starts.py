@@ -1,15 +1,16 @@
-"""From a prepared start to the row that is created, and whether the run that has its id is the same start: pure."""
+"""From a prepared start to the row that is created, and whether the run that is there may be given for it: pure."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perdure.api.starts import PreparedStart
 from perdure.engine.codec import same_input
-from perdure.errors import ConflictingWorkflow
-from perdure.model.start import Seconds, new_run_id, positive_seconds
-from perdure.store.clients import ExistingRun, RunStart
+from perdure.errors import ConflictingWorkflow, QueueDeduplicated, WorkflowIdInUse
+from perdure.model.start import ReusePolicy, attributes_text, new_run_id, seconds_of
+from perdure.store.clients import ExistingRun, Holder, RunStart
 
 DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY = 100
@@ -21,10 +22,20 @@ BATCH_RUNS = 1000
 BATCH_BYTES = 4 * 1024 * 1024
 """Inputs in one statement, unless a single one is larger: what a client and Postgres hold in memory at once."""
 
+TOKEN_BITS = 63
+"""Of a token: the column is a signed integer of eight bytes."""
+
+Pair = tuple[PreparedStart[Any], RunStart]
+
 
 def row_of(start: PreparedStart[Any], pool: str) -> RunStart:
-    """The row, under the id that was asked for or a new one; `pool` is where it goes when it does not say."""
-    options = start.options
+    """The row, under the id that was asked for or a new one; `pool` is where it goes when it does not say.
+
+    Raises `InvalidArgument` for options that do not go together.
+    """
+    options, definition = start.options, start.definition
+    options.check_whole()
+    default_timeout = None if definition is None else definition.timeout
     return RunStart(
         id=options.id or new_run_id(),
         workflow=start.workflow,
@@ -32,10 +43,19 @@ def row_of(start: PreparedStart[Any], pool: str) -> RunStart:
         pool=options.pool or pool,
         queue=options.queue or DEFAULT_QUEUE,
         priority=options.priority or DEFAULT_PRIORITY,
-        timeout=_seconds("timeout", options.timeout),
-        delay=_seconds("delay", options.delay),
+        timeout=default_timeout if options.timeout is None else seconds_of(options.timeout),
+        delay=seconds_of(options.delay),
         partition_key=options.partition_key or "",
+        deduplication_id=options.deduplication_id,
+        attributes=None if options.attributes is None else attributes_text(options.attributes),
+        token=secrets.randbits(TOKEN_BITS) if asks_whether_new(start) else None,
+        max_run_attempts=None if definition is None else definition.max_run_attempts,
     )
+
+
+def asks_whether_new(start: PreparedStart[Any]) -> bool:
+    """Whether it matters that the run was there before: then the start has to know its own, made again."""
+    return start.options.reuse in {ReusePolicy.REJECT, ReusePolicy.RERUN_FAILED}
 
 
 def batches(starts: Iterable[PreparedStart[Any]]) -> Iterator[list[PreparedStart[Any]]]:
@@ -52,18 +72,22 @@ def batches(starts: Iterable[PreparedStart[Any]]) -> Iterator[list[PreparedStart
         yield batch
 
 
-def distinct(pairs: Sequence[tuple[PreparedStart[Any], RunStart]]) -> dict[str, tuple[PreparedStart[Any], RunStart]]:
-    """Each id once, the first of it. Raises `ConflictingWorkflow` when another with the same id is not the same."""
-    found: dict[str, tuple[PreparedStart[Any], RunStart]] = {}
+def distinct(pairs: Sequence[Pair]) -> dict[str, Pair]:
+    """Each id once, the first of it. Raises what `refuse_other` says when another with the same id is not the same."""
+    found: dict[str, Pair] = {}
     for start, row in pairs:
         first = found.setdefault(row.id, (start, row))[1]
         if first is not row:
-            refuse_other(start, row, ExistingRun(first.id, "", first.workflow, first.input), "")
+            refuse_other(start, row, ExistingRun(first.id, "", first.workflow, first.input, token=first.token), "")
     return found
 
 
 def refuse_other(start: PreparedStart[Any], row: RunStart, there: ExistingRun, namespace: str) -> None:
-    """Raises `ConflictingWorkflow` unless the run that has the id was started by the same start."""
+    """Raises unless the run that has the id may be given for this start: `ConflictingWorkflow` for another run,
+    `WorkflowIdInUse` for any that this start has not made, if it says so."""
+    mine = row.token is not None and there.token == row.token
+    if start.options.reuse == ReusePolicy.REJECT and not mine:
+        raise WorkflowIdInUse(f"there is a run with the id {row.id}: {there.workflow}", row.id)
     if there.namespace != namespace:
         raise ConflictingWorkflow(f"the id {row.id} belongs to a run in namespace {there.namespace}, not {namespace}")
     if there.workflow != row.workflow:
@@ -74,5 +98,12 @@ def refuse_other(start: PreparedStart[Any], row: RunStart, there: ExistingRun, n
         )
 
 
-def _seconds(name: str, value: Seconds | None) -> float | None:
-    return None if value is None else positive_seconds(name, value)
+def instead(start: PreparedStart[Any], row: RunStart, held: Holder) -> str:
+    """The id of the run that holds the deduplication id, if it may be given for this start. Raises `QueueDeduplicated`,
+    `ConflictingWorkflow`."""
+    what = f"deduplication id {row.deduplication_id} of queue {row.queue}"
+    if start.options.on_duplicate != ReusePolicy.RETURN_EXISTING:
+        raise QueueDeduplicated(f"run {held.id} holds the {what} and has not ended", held.id)
+    if held.workflow != row.workflow:
+        raise ConflictingWorkflow(f"run {held.id}, which holds the {what}, is of {held.workflow}, not {row.workflow}")
+    return held.id

@@ -17,6 +17,7 @@ from math import inf
 
 from perdure.client.database import Database
 from perdure.client.schedule import Schedule
+from perdure.engine.context import outside_of_bodies
 from perdure.errors import ClientClosed, NonExistentWorkflow, PerdureError, StoreUnavailable
 from perdure.store import clients as store
 from perdure.store.clients import RunSight
@@ -60,6 +61,7 @@ class Watcher:
         It raises `NonExistentWorkflow`, `ClientClosed`, or what the database refuses. An `asleep` run is about to be
         created, `awake` says when it is there.
         """
+        outside_of_bodies("a client waited for a run")
         future: asyncio.Future[RunSight] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_exception(ClientClosed("the client was closed"))

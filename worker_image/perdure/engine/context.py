@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+from perdure.engine.cancellation import Cancellation
+from perdure.errors import InsideStep, InsideWorkflow
+
     from perdure.engine.execute import Execution
 
 
@@ -67,3 +70,25 @@ def current() -> RunInfo:
     if scope.index is not None:
         step = StepInfo(scope.index, scope.name, scope.attempt, f"{run.id}/{scope.index}")
     return RunInfo(run.id, run.workflow, run.namespace, run.name, step)
+
+
+def outside_of_runs(what: str, instead: str) -> None:
+    """Raises `InsideWorkflow` in the body of a run and `InsideStep` in a step: `what` starts runs, nothing of it would
+    be recorded, and a replay would start others."""
+    scope = current_scope.get()
+    if scope is None:
+        return
+    run_id = scope.execution.claimed.id
+    if scope.index is not None:
+        raise InsideStep(f"{what} was called in step {scope.name}: a step is a leaf; call {instead} in the workflow")
+    raise InsideWorkflow(f"{what} was called in the body of run {run_id}, which would not record it; use {instead}")
+
+
+def outside_of_bodies(what: str) -> None:
+    """Raises `InsideWorkflow` in the body of a run: what a client says there is not recorded, and differs at a replay."""
+    scope = current_scope.get()
+    if scope is not None and scope.index is None:
+        raise InsideWorkflow(
+            f"{what} in the body of run {scope.execution.claimed.id}, which would not record it; use the durable calls "
+            "of perdure, or do it in a step"
+        )

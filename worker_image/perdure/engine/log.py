@@ -11,7 +11,9 @@ from typing import Protocol
 
 from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
 from perdure.model.rows import OwnedFlags, StepWrite
-from perdure.store.clients import ExistingRun
+from perdure.model.streams import StreamLook
+from perdure.store.clients import ExistingRun, Holder
+from perdure.store.debounce import Debounce
 
 
 class StepLog(Protocol):
@@ -63,3 +65,26 @@ class StepLog(Protocol):
     def admitted(self) -> bool:
         """Whether this process still holds the run by its own clock (the local lease), asked before each body."""
         ...
+    async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
+        """The run that holds this deduplication id in a queue, this run's own if None. Raises as `look_at_runs`."""
+        ...
+
+    async def rerun(self, run_id: str, token: int) -> None:
+        """Have a run that has failed go through its body again, once for each `token`. Durable on return, in a
+        transaction of its own (rule R15). Raises as `look_at_runs`."""
+        ...
+
+    async def debounce(self, asked: Debounce) -> str:
+        """Postpone the run of a key, or start one, in the asking run's namespace, and in this worker's pool if `asked`
+        names none; its id. Durable on return, once for each call, in a transaction of its own (rule R15). Raises as
+        `look_at_runs`."""
+        ...
+
+    async def plainly(self, call: PlainSend) -> bool:
+        """Carry out a call of a step's body, of which nothing is recorded; whether there is what it is for.
+
+        Durable on return, once for each key however often it is sent. Raises `OwnershipLost` when the run has another
+        owner, and what the database says.
+        """
+        ...
+

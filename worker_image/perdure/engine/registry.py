@@ -12,16 +12,21 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from weakref import ReferenceType, ref
 
 from pydantic_core import from_json, to_json
 
 from perdure.engine.codec import Decoder, encode, takes_object
 from perdure.engine.signature import RESULT, Parameters, hints_of
-from perdure.errors import AlreadyRegistered, DecodingFailed, RegistrationError
+from perdure.errors import AlreadyLaunched, AlreadyRegistered, DecodingFailed, InvalidArgument, RegistrationError
 from perdure.model.retry import MAX_ATTEMPTS_LIMIT, RetryPolicy
 from perdure.model.rows import step_requirement, workflow_requirement
 
+from perdure.model.start import DURATION_MAX_SECONDS, Seconds, check_run_attempts, positive_seconds
+
+if TYPE_CHECKING:
+    from perdure.engine.launched import Starter
 NAME_MAX = 253
 """Longest registered name, as in the custom resources."""
 
@@ -165,7 +170,14 @@ class WorkflowDefinition(Definition):
 
     kind = "workflow"
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        timeout: Seconds | None = None,
+        max_run_attempts: int | None = None,
+    ) -> None:
         super().__init__(name, function)
         if not self.is_async:
             raise RegistrationError(f"{name}: a workflow is an `async def` function")
@@ -213,19 +225,27 @@ class Registry:
         self.steps: dict[str, StepDefinition] = {}
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
-        """Raises `AlreadyRegistered` when another function has the name."""
-        _add(self.workflows, definition)
+        """Raises `AlreadyRegistered` when another function has the name, `AlreadyLaunched` when it is frozen."""
+        self._add(self.workflows, definition)
+        definition.registry = self
 
     def add_step(self, definition: StepDefinition) -> None:
-        """Raises `AlreadyRegistered` when another function has the name."""
-        _add(self.steps, definition)
+        """Raises `AlreadyRegistered` when another function has the name, `AlreadyLaunched` when it is frozen."""
+        self._add(self.steps, definition)
 
     def manifest(self) -> tuple[str, ...]:
+    registry: Registry | None = None
+    """Where it is registered."""
         """What runs may require of this process, sorted. Called once all modules are loaded.
 
         Raises `RegistrationError` for annotations that cannot be used, so that a worker says so at its start.
         """
         for workflow in self.workflows.values():
+        try:
+            self.timeout = None if timeout is None else positive_seconds("timeout", timeout)
+            self.max_run_attempts = check_run_attempts(max_run_attempts)
+        except InvalidArgument as error:
+            raise RegistrationError(f"{name}: {error.message}") from None
             workflow.check()
         for step in self.steps.values():
             _ = step.result
@@ -234,15 +254,18 @@ class Registry:
         ]
         return tuple(sorted(names))
 
-
-def _add(known: dict[str, D], definition: D) -> None:
-    other = known.get(definition.name)
-    if other is not None and not _same_source(other.function, definition.function):
-        raise AlreadyRegistered(
-            f"two functions are registered as {definition.kind} {definition.name}: "
-            f"{_place(other.function)} and {_place(definition.function)}; give one of them another name"
-        )
-    known[definition.name] = definition
+    def _add(self, known: dict[str, D], definition: D) -> None:
+        other = known.get(definition.name)
+        if other is not None and not _same_source(other.function, definition.function):
+            raise AlreadyRegistered(
+                f"two functions are registered as {definition.kind} {definition.name}: "
+                f"{_place(other.function)} and {_place(definition.function)}; give one of them another name"
+            )
+        if other is None and self._frozen_by:
+            raise AlreadyLaunched(
+                f"{definition.kind} {definition.name} cannot be registered any more: {self._frozen_by}"
+            )
+        known[definition.name] = definition
 
 
 def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
@@ -253,3 +276,22 @@ def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 def _place(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}" if code else repr(function)
+        self._frozen_by = ""
+        self._instance: ReferenceType[Starter] | None = None
+
+    @property
+    def instance(self) -> Starter | None:
+        """The instance that it belongs to, if there is one. Not kept alive by it."""
+        return None if self._instance is None else self._instance()
+
+    @instance.setter
+    def instance(self, instance: Starter | None) -> None:
+        self._instance = None if instance is None else ref(instance)
+
+    def freeze(self, why: str) -> None:
+        """From now on nothing may be added: what was told of it is to stay true. `why` is a sentence."""
+        self._frozen_by = why
+
+    def thaw(self) -> None:
+        """It may be added to again."""
+        self._frozen_by = ""

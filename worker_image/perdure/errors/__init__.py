@@ -25,12 +25,15 @@ from perdure.errors.client import (
     WaitTimeout,
     WorkflowNotFinished,
 )
+from perdure.errors.determinism import NotDeterministic, SelectMisused
+from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
 from perdure.errors.keys import KeyInProgress, KeyLost
 from perdure.errors.replay import (
     InputMismatch,
     InsideStep,
     NotInWorkflow,
     StepBuiltElsewhere,
+    InsideWorkflow,
     UnexpectedStep,
     UnknownStep,
     UnknownWorkflow,
@@ -62,6 +65,7 @@ from perdure.errors.steps import MaxStepRetriesExceeded, StepFailed, StepTimeout
 from perdure.errors.store import (
     MigrationFailed,
     PoolerInTheWay,
+from perdure.errors.starts import QueueDeduplicated, WorkflowIdInUse
     SchemaOutOfRange,
     StoreUnavailable,
     SystemDatabaseError,
@@ -75,6 +79,7 @@ __all__ = [
     "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "BodyStopped",
     "BootstrapFailed",
+    "AlreadyLaunched",
     "CancelRequested",
     "ClientClosed",
     "ConfigurationError",
@@ -90,6 +95,8 @@ __all__ = [
     "KeyLost",
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
+    "InsideWorkflow",
+    "Interrupted",
     "MigrationFailed",
     "MigrationFilesChanged",
     "NonExistentWorkflow",
@@ -103,11 +110,14 @@ __all__ = [
     "SchemaOutOfRange",
     "SlotGivenBack",
     "StepBuiltElsewhere",
+    "NotLaunched",
+    "NotRegistered",
     "StepFailed",
     "StepTimeout",
     "StoreUnavailable",
     "SystemDatabaseError",
     "TransactionAborted",
+    "QueueDeduplicated",
     "TransactionMisused",
     "UnexpectedStep",
     "UnknownStep",
@@ -122,3 +132,6 @@ __all__ = [
 for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name
+    "WorkflowIdInUse",
+    "WorkflowNotRewindable",
+    "WrongInstance",

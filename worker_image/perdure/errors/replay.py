@@ -46,3 +46,15 @@ class InsideStep(PerdureError):
     """A call that is refused inside a step: a step is a leaf, nothing in it is recorded."""
 
     code = "PRD-312"
+
+
+class InsideWorkflow(PerdureError):
+    """A call that is refused in the body of a run: nothing of it is recorded there, so a replay would do it again."""
+
+    code = "PRD-313"
+
+
+class PatchNondeterminism(PerdureError):
+    """Another durable call took the position of one that has to be awaited on its own."""
+
+    code = "PRD-314"

@@ -47,7 +47,8 @@ def event_key(run_id: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Create a child run, unless its id is taken; then the step is SUCCEEDED with `step.output`.
+    """Create a child run, unless its id or its deduplication id is taken; then the step is SUCCEEDED with
+    `step.output`.
 
     What it does not say is as in the parent: namespace, pool, queue, deadline.
     """
@@ -77,6 +78,7 @@ class Otherwise(StrEnum):
     NOTHING = "nothing"
     WAITING = "waiting"
     """That it waits, until `step.wake_in` has passed; an instant that is recorded already stays."""
+    max_run_attempts: int | None = None
     NONE = "none"
     """That none came in time."""
 

@@ -110,8 +110,9 @@ RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
         }
     ),
     RunStatus.WAITING: frozenset({RunStatus.ENQUEUED, RunStatus.CANCELLED}),
-    RunStatus.SUCCEEDED: frozenset(),
-    RunStatus.FAILED: frozenset(),
-    RunStatus.CANCELLED: frozenset(),
-    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: frozenset(),
+    # Somebody wants it to be run again, or to go on.
+    RunStatus.SUCCEEDED: frozenset({RunStatus.ENQUEUED}),
+    RunStatus.FAILED: frozenset({RunStatus.ENQUEUED}),
+    RunStatus.CANCELLED: frozenset({RunStatus.ENQUEUED}),
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: frozenset({RunStatus.ENQUEUED}),
 }

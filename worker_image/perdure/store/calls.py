@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, assert_never
 
 import asyncpg
@@ -27,7 +26,7 @@ from perdure.model.calls import (
     Start,
 )
 from perdure.model.rows import OwnedFlags
-from perdure.model.start import Seconds
+from perdure.model.start import NO_TIMEOUT, attributes_text, seconds_of
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store.statements import sql
 
@@ -207,11 +206,11 @@ def _start_columns(calls: Sequence[Start]) -> tuple[list[Any], ...]:
         [each.pool for each in options],
         [each.queue for each in options],
         [each.priority for each in options],
-        [_seconds(each.timeout) for each in options],
-        [_seconds(each.delay) for each in options],
+        [seconds_of(each.timeout) for each in options],
+        [seconds_of(each.delay) for each in options],
         [each.partition_key for each in options],
     )
-
-
-def _seconds(value: Seconds | None) -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+        [each.timeout is NO_TIMEOUT for each in options],
+        [each.deduplication_id for each in options],
+        [None if each.attributes is None else attributes_text(each.attributes) for each in options],
+        [call.max_run_attempts for call in calls],

@@ -21,7 +21,11 @@ FIRST_FENCE = 1
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """One run to create. `input` is JSON text, `timeout` and `delay` are seconds, an empty partition is none."""
+    """One run to create. `input` is JSON text, `timeout` and `delay` are seconds, an empty partition is none.
+
+    `attributes` is JSON text. `token`: of a start that asks whether a run was there, to know its own. None: as the
+    worker's settings say for `max_run_attempts`.
+    """
 
     id: str
     workflow: str
@@ -32,16 +36,37 @@ class RunStart:
     timeout: float | None = None
     delay: float | None = None
     partition_key: str = ""
+    deduplication_id: str | None = None
+    attributes: str | None = None
+    token: int | None = None
+    max_run_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingRun:
-    """The run that has an id already; `input` is JSON text."""
+    """The run that has an id already; `input` is JSON text. `token`: of the start that made it or ran it again."""
 
     id: str
     namespace: str
     workflow: str
     input: str
+    status: RunStatus = RunStatus.ENQUEUED
+    token: int | None = None
+    parent_id: str | None = None
+    parent_step: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it may be run again."""
+        return self.status in {RunStatus.FAILED, RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED}
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The run that holds a deduplication id."""
+
+    id: str
+    workflow: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +88,8 @@ class RunSight:
 async def start(
     connection: asyncpg.Connection[Any], namespace: str, runs: Sequence[RunStart], *, awaited: bool
 ) -> set[str]:
-    """Create the runs whose ids are free, in one transaction; ids of the created. Durable on return.
+    """Create the runs whose ids, and deduplication ids, are free, in one statement; ids of the created. Durable on
+    return unless the connection is in a transaction.
 
     `awaited`: their ends will be told by notifications. Of two with one id in the list, either may be created: do not
     send such.
@@ -82,6 +108,10 @@ async def start(
         [each.delay for each in runs],
         [each.partition_key for each in runs],
         [each.input for each in runs],
+        [each.deduplication_id for each in runs],
+        [each.attributes for each in runs],
+        [each.token for each in runs],
+        [each.max_run_attempts for each in runs],
     )
     return {row["id"] for row in rows}
 
@@ -89,7 +119,7 @@ async def start(
 async def start_here(
     connection: asyncpg.Connection[Any], worker_id: str, version: str, namespace: str, run: RunStart
 ) -> ClaimedRun | None:
-    """Create the run as one that this worker, of this version, has taken; None when its id is taken or the worker takes
+    """Create the run as one that this worker, of this version, has taken; None when an id is taken or the worker takes
     no runs any more. Durable on return. Not for a run with a delay. Its end is not told by a notification.
     """
     assert run.delay is None, "a delayed run is nobody's"
@@ -107,6 +137,10 @@ async def start_here(
         run.timeout,
         run.partition_key,
         run.input,
+        run.deduplication_id,
+        run.attributes,
+        run.token,
+        run.max_run_attempts,
     )
     return None if made is None else first_claim(run, namespace)
 
@@ -122,7 +156,7 @@ def first_claim(run: RunStart, namespace: str) -> ClaimedRun:
         input=run.input,
         definition=None,
         run_attempts=0,
-        max_run_attempts=None,
+        max_run_attempts=run.max_run_attempts,
         recoveries=0,
         wake_seq=0,
         cancel_mode=None,
@@ -134,7 +168,51 @@ def first_claim(run: RunStart, namespace: str) -> ClaimedRun:
 async def existing(connection: asyncpg.Connection[Any], ids: Iterable[str]) -> dict[str, ExistingRun]:
     """The runs that have these ids. Reads their inputs: ask for a bounded number."""
     rows = await connection.fetch(sql("client_existing"), list(ids))
-    return {row["id"]: ExistingRun(row["id"], row["namespace"], row["workflow"], row["input"]) for row in rows}
+    return {
+        row["id"]: ExistingRun(
+            id=row["id"],
+            namespace=row["namespace"],
+            workflow=row["workflow"],
+            input=row["input"],
+            status=RunStatus(row["status"]),
+            token=row["start_token"],
+            parent_id=row["parent_id"],
+            parent_step=row["parent_step"],
+        )
+        for row in rows
+    }
+
+
+async def holders(
+    connection: asyncpg.Connection[Any], namespace: str, wanted: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Holder]:
+    """Which runs hold these deduplication ids, each of a queue: (queue, deduplication id)."""
+    rows = await connection.fetch(
+        sql("client_holders"), namespace, [queue for queue, _ in wanted], [held for _, held in wanted]
+    )
+    return {wanted[row["n"] - 1]: Holder(row["id"], row["workflow"]) for row in rows}
+
+
+async def holder_for_child(
+    connection: asyncpg.Connection[Any], parent_id: str, queue: str | None, deduplication_id: str
+) -> Holder | None:
+    """Which run holds the deduplication id in a queue, that of the parent unless another is named."""
+    row = await connection.fetchrow(sql("call_holder"), parent_id, queue, deduplication_id)
+    return None if row is None else Holder(row["id"], row["workflow"])
+
+
+async def rerun(connection: asyncpg.Connection[Any], run_id: str, token: int) -> tuple[str, str] | None:
+    """Make a run that has failed claimable again: its finished steps are kept, those that ended it run again.
+
+    Namespace and pool of the run, durable on return; None when it has not failed or this very start, which `token`
+    stands for, has run it again before.
+    """
+    async with connection.transaction():
+        if await connection.fetchval(sql("rerun_lock"), run_id, token) is None:
+            return None
+        await connection.execute(sql("sweep_retry_steps"), [run_id])
+        row = await connection.fetchrow(sql("rerun"), run_id, token)
+    return None if row is None else (row["namespace"], row["pool"])
 
 
 async def watch(

@@ -48,6 +48,6 @@ async def wake_due(connection: asyncpg.Connection[Any], limit: int) -> list[tupl
 
 
 async def cancel_overdue(connection: asyncpg.Connection[Any], limit: int) -> list[Overdue]:
-    """End runs past their deadline, reason "deadline": at once where nobody owns them, else by a cancel."""
+    """End runs past their deadline: at once where nobody owns them, else by a cancel."""
     rows = await connection.fetch(sql("sweep_overdue"), limit)
     return [Overdue(row["id"], RunStatus(row["status"])) for row in rows]

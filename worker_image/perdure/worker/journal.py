@@ -26,7 +26,8 @@ from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
 from perdure.store import calls, clients
 from perdure.store.calls import RunCalls
-from perdure.store.clients import ExistingRun
+from perdure.store.clients import ExistingRun, Holder
+from perdure.store.debounce import Debounce, debounce
 from perdure.store.journal import DEFAULT_BACKOFF, Backoff
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
@@ -145,6 +146,32 @@ class RunJournal:
 
     async def end(self, ending: Ending) -> Settled:
         """Write the ending, with everything of the run that is still pending. Nothing is recorded after it.
+    async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
+        """See `StepLog.holder`."""
+        return await self._outside.ask(clients.holder_for_child, self.run_id, queue, deduplication_id)
+
+    async def rerun(self, run_id: str, token: int) -> None:
+        """See `StepLog.rerun`."""
+        if (where := await self._outside.ask(clients.rerun, run_id, token)) is not None:
+            self._outside.ready(*where)
+
+    async def debounce(self, asked: Debounce) -> str:
+        """See `StepLog.debounce`."""
+        run = replace(asked.run, pool=asked.run.pool or self._outside.pool)
+        return await self._outside.ask(debounce, self.run.namespace, replace(asked, run=run))
+
+    async def plainly(self, call: PlainSend) -> bool:
+        """See `StepLog.plainly`."""
+        if not self.admitted():
+            raise OwnershipLost
+        done = await self._outside.ask(plain.send, Claim(self.run_id, self._journal.worker_id, self.fence), call)
+        if done is None:
+            self.not_owned([])
+            raise OwnershipLost
+        if done:
+            self._outside.sent(call)
+        return done
+
 
         Durable on return. Raises OwnershipLost when the run has another owner.
         """

@@ -59,6 +59,7 @@ class Stop(StrEnum):
     """Why a body is to stop."""
 
     CANCEL_GRACEFUL = "cancel graceful"
+    DEADLINE = "deadline"
     CANCEL_IMMEDIATE = "cancel immediate"
     SUSPEND = "suspend"
     DRAIN = "drain"
@@ -238,8 +239,10 @@ class Machine:
         return [GiveBack(given)] if given else []
 
     def _flags(self, slot: _Slot, row: OwnedRun) -> list[Instruction]:
-        if row.cancel_mode is CancelMode.IMMEDIATE or row.deadline_passed:
+        if row.cancel_mode is CancelMode.IMMEDIATE:
             return self._tell(slot, Stop.CANCEL_IMMEDIATE)
+        if row.deadline_passed:
+            return self._tell(slot, Stop.DEADLINE)
         if row.cancel_mode is CancelMode.GRACEFUL:
             return self._tell(slot, Stop.CANCEL_GRACEFUL)
         if row.suspended:
@@ -271,7 +274,15 @@ class Machine:
         assert phase in NEXT_PHASES[self.phase], f"{self.phase} never becomes {phase}"
         self.phase = phase
 
-    _STRENGTH = (Stop.SUSPEND, Stop.DRAIN, Stop.CANCEL_GRACEFUL, Stop.CANCEL_IMMEDIATE, Stop.LOST, Stop.ABANDON)
+    _STRENGTH = (
+        Stop.SUSPEND,
+        Stop.DRAIN,
+        Stop.CANCEL_GRACEFUL,
+        Stop.DEADLINE,
+        Stop.CANCEL_IMMEDIATE,
+        Stop.LOST,
+        Stop.ABANDON,
+    )
 
     def _tell(self, slot: _Slot, why: Stop) -> list[Instruction]:
         """Once, and again only with something stronger."""

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import assert_never
 
-from perdure.engine.execute import Execution
+from perdure.engine.execute import DEADLINE, Execution
 from perdure.engine.registry import Registry
 from perdure.errors import CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Lost, Mismatch, Parked, Released
@@ -270,6 +270,8 @@ def _signal(why: Stop) -> ControlSignal:
     match why:
         case Stop.CANCEL_GRACEFUL:
             return CancelRequested("the run was cancelled")
+        case Stop.DEADLINE:
+            return CancelRequested(DEADLINE, immediate=True)
         case Stop.CANCEL_IMMEDIATE:
             return CancelRequested("the run was cancelled", immediate=True)
         case Stop.SUSPEND:

@@ -93,6 +93,15 @@ class Wakes(Service):
             if not waiting and self._waiting.get(run_id) is waiting:
                 del self._waiting[run_id]
 
+    def waited(self, run_id: str) -> None:
+        """A run has ended, and a run that did not start it waits for that. Returns at once."""
+        self._ended.append(run_id)
+        self._news.set()
+
+    def ready(self, namespace: str, pool: str) -> None:
+        """A run of this pool became claimable. Returns at once."""
+        self._ready(namespace, pool)
+
     async def ask(
         self, operation: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:

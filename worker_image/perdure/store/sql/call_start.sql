@@ -1,4 +1,5 @@
--- Purpose: create child runs, each unless its id is taken, and record the start as the parent's step.
+-- Purpose: create child runs, each unless its id, or its deduplication id, is taken, and record the start as the
+-- parent's step.
 -- Run by: the worker's journal, after everything the run has pending. Sent again unchanged it has no second effect.
 -- Locks: the runs' rows, sorted, FOR NO KEY UPDATE: the only test of ownership, all else hangs on it (R1, R15); then new
 -- rows, sorted by id, that a twin may be creating. A cancel of the parent waits for the child, or prevents it.
@@ -6,7 +7,7 @@
 -- A row for every owned run, with the fence it was found under and the count of wakes of this statement's snapshot,
 -- which is older than the lock: a wake since then is none that was seen (R7). Then a row for every call that was done
 -- or tried; none for a call whose earlier copy came through (call_fence, call_seq), nor for any with a cancel set.
--- Not done: the id is taken.
+-- Not done: the id, or the deduplication id, is taken.
 WITH own AS MATERIALIZED (
     SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.call_fence, w.call_seq, w.namespace, w.pool, w.queue,
            w.priority, w.partition_key, w.deadline_at
@@ -18,15 +19,17 @@ WITH own AS MATERIALIZED (
     SELECT w.id, w.wake_seq FROM perdure.workflows w WHERE w.id = ANY($1::text[])
 ), call AS MATERIALIZED (
     SELECT r.*,
-           own.namespace, own.deadline_at, coalesce(r.pool, own.pool) AS in_pool,
+           own.namespace, coalesce(r.pool, own.pool) AS in_pool,
            coalesce(r.queue, own.queue) AS in_queue, coalesce(r.priority, own.priority) AS with_priority,
            coalesce(r.partition_key, own.partition_key) AS in_partition,
+           CASE WHEN r.timeout IS NULL AND NOT r.unlimited THEN own.deadline_at END AS inherited,
            clock_timestamp() + make_interval(secs => r.delay) AS begin_at
       FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[], $8::text[],
                   $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::integer[],
-                  $16::float8[], $17::float8[], $18::text[])
-           WITH ORDINALITY AS r(id, fence, step_index, seq, input, output, child, workflow, requires, child_input, pool, queue, priority,
-                                timeout, delay, partition_key, n)
+                  $16::float8[], $17::float8[], $18::text[], $19::boolean[], $20::text[], $21::text[], $22::integer[])
+           WITH ORDINALITY AS r(id, fence, step_index, seq, input, output, child, workflow, requires, child_input, pool,
+                                queue, priority, timeout, delay, partition_key, unlimited, deduplication_id, attributes,
+                                max_run_attempts, n)
       JOIN own ON own.id = r.id AND own.fence = r.fence
      WHERE own.cancel_mode IS NULL AND (own.call_fence, own.call_seq) < (r.fence, r.seq)
 ), mark AS (
@@ -36,21 +39,23 @@ WITH own AS MATERIALIZED (
      WHERE w.id = c.id
 ), child AS (
     INSERT INTO perdure.workflows (
-        id, namespace, workflow, requires, pool, queue, priority, partition_key, timeout, deadline_at, status, run_at,
-        wake_at, waiting_for, waiting_since, parent_id, parent_step)
+        id, namespace, workflow, requires, pool, queue, priority, partition_key, timeout, deadline_at,
+        deadline_inherited, status, run_at, wake_at, waiting_for, waiting_since, parent_id, parent_step,
+        deduplication_id, attributes, max_run_attempts)
     SELECT call.child, call.namespace, call.workflow, ARRAY[call.requires], call.in_pool, call.in_queue,
            call.with_priority, call.in_partition, make_interval(secs => call.timeout),
-           CASE WHEN call.timeout IS NULL THEN call.deadline_at END,
+           call.inherited, call.inherited IS NOT NULL,
            CASE WHEN call.begin_at IS NULL THEN 10 ELSE 20 END,
            coalesce(call.begin_at, clock_timestamp()),
            call.begin_at,
            CASE WHEN call.begin_at IS NOT NULL
                 THEN jsonb_build_object('kind', 'StartDelayed', 'message', 'it was started with a delay',
                                         'until', call.begin_at) END,
-           clock_timestamp(), call.id, call.step_index
+           clock_timestamp(), call.id, call.step_index,
+           call.deduplication_id, call.attributes::jsonb, call.max_run_attempts
       FROM call
      ORDER BY call.child, call.n
-    ON CONFLICT (id) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING id, parent_id, parent_step
 ), made AS MATERIALIZED (
     SELECT call.id, call.step_index, call.child, call.child_input, call.in_pool

@@ -67,7 +67,9 @@ WITH me AS MATERIALIZED (
            started_at = CASE WHEN pick.late THEN w.started_at ELSE coalesce(w.started_at, clock_timestamp()) END,
            deadline_at = coalesce(w.deadline_at, clock_timestamp() + w.timeout),
            cancel_mode = CASE WHEN pick.late THEN 'Immediate' ELSE w.cancel_mode END,
-           cancel_reason = CASE WHEN pick.late THEN coalesce(w.cancel_reason, 'deadline') ELSE w.cancel_reason END,
+           cancel_reason = CASE WHEN pick.late THEN coalesce(w.cancel_reason, 'its deadline has passed')
+                                ELSE w.cancel_reason END,
+           cancel_cause = CASE WHEN pick.late AND w.cancel_mode IS NULL THEN 1 ELSE w.cancel_cause END,
            finished_at = CASE WHEN pick.late THEN clock_timestamp() END,
            wake_at = NULL,
            waiting_for = NULL,

@@ -7,7 +7,7 @@ WITH done AS MATERIALIZED (
        AND NOT EXISTS (
            SELECT FROM perdure.workflows c
             WHERE c.parent_id = w.id AND c.status < 50 AND c.cancel_mode IS NULL
-              AND (c.timeout IS NULL OR w.cancel_reason IS DISTINCT FROM 'deadline'))
+              AND (w.cancel_cause IS NULL OR c.deadline_inherited))
      ORDER BY w.id
        FOR NO KEY UPDATE OF w SKIP LOCKED
 )

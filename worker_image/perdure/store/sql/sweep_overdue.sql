@@ -10,7 +10,8 @@ WITH late AS MATERIALIZED (
 )
 UPDATE perdure.workflows w
    SET cancel_mode = 'Immediate',
-       cancel_reason = coalesce(w.cancel_reason, 'deadline'),
+       cancel_reason = coalesce(w.cancel_reason, 'its deadline has passed'),
+       cancel_cause = CASE WHEN w.cancel_mode IS NULL THEN 1 ELSE w.cancel_cause END,
        status = CASE WHEN w.status = 30 THEN 30 ELSE 70 END,
        fence = w.fence + (w.status <> 30)::integer,
        finished_at = CASE WHEN w.status <> 30 THEN clock_timestamp() END,
