@@ -11,17 +11,22 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, overload
+import asyncpg
 
 from pydantic_core import from_json
 
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
+from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle
 from perdure.client.news import News
 from perdure.client.resident import Resident
-from perdure.client.starts import batches, distinct, refuse_other, row_of
+from perdure.client.schedules import Schedules
+from perdure.client.several import join, select
+from perdure.client.starts import batches, row_of
+from perdure.client.waits import Waits, decoded
 from perdure.client.watcher import Watcher
 from perdure.engine.calls.arguments import event_name, key_of, limit_of_time, run_id_of, topic_of
 from perdure.engine.calls.messages import callers_key
@@ -29,31 +34,18 @@ from perdure.engine.codec import encode
 from perdure.errors import NonExistentWorkflow, StoreUnavailable
 from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text, new_run_id
 from perdure.store import clients as store
-from perdure.store.clients import RunStart
+from perdure.store.debounce import Debounce, debounce
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
 from perdure.store.pooler import pooled, with_pooler
 from perdure.store.wakes import Message, announce
 
 P = ParamSpec("P")
+from perdure.engine.context import outside_of_runs
 R = TypeVar("R")
 
 CONNECTIONS = 4
 """Connections for starts and questions of one client; commits of more at once share a flush anyway."""
-
-COMPARED = 100
-"""Runs that are compared with what is there in one statement: their inputs are read, each up to a megabyte."""
-
-
-EVENT_FIRST = 0.02
-"""Seconds before an event is asked for again, doubled each time up to a second: most are set soon or late."""
-
-
-class _Created(NamedTuple):
-    """Ids of created runs; `here`: this process runs them."""
-
-    ids: set[str]
-    here: bool
 
 
 class Client:
@@ -93,7 +85,10 @@ class Client:
         self._database = Database(address, size=CONNECTIONS)
         self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database)
-        self._worker = worker
+        self.queues = Queues(self._database, namespace)
+        self._waits = Waits(self._database, address, listen=listen and not pooled(address))
+        self._creator = Creator(self._database, self._news, worker, namespace)
+        self.schedules = Schedules(self._database, self._news, namespace, pool, self.handle)
         self._unsubscribe = None if worker is None else worker.subscribe(self._watcher.settled, self._watcher.ended)
 
     async def __aenter__(self) -> Self:
@@ -121,8 +116,8 @@ class Client:
         """
         start = workflow.prepare(*args, **kwargs)
         row = row_of(start, self.pool)
-        await self._create([(start, row)], awaited=False)
-        return self._handle(start, row)
+        created = await self._creator.create_in(connection, (start, row))
+        return self._handle(start, created.id_of(row))
 
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Start a run and wait for its result: `start`, then `Handle.result`, with less to do in between.
@@ -134,8 +129,20 @@ class Client:
         # Before the run exists, or the news of its end could come before anybody listens for it.
         future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
         try:
-            created = await self._create([(start, row)], awaited=True)
+            created = await self._creator.create([(start, row)], awaited=True)
         except BaseException:
+        return await self._start(workflow.prepare(*args, **kwargs))
+
+    async def start_in(
+        self, connection: asyncpg.Connection[Any], workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """`start` in the transaction of your own asyncpg connection to the same database: the run is there when that
+        commits, and never was when it rolls back.
+
+        Workers are not told of it, they find it within their poll interval. Errors of Postgres are raised as asyncpg's
+        own, and have ended the transaction, as always; there are no further attempts. Else raises as `start`.
+        """
+        outside_of_runs("Client.start_in", "workflow.start(…)")
             self._watcher.forget(row.id, future)
             raise
         self._watcher.awake(row.id, armed=row.id in created.ids and not created.here, here=created.here)
@@ -147,16 +154,20 @@ class Client:
         In batches of up to a thousand, each one transaction. When this raises, the batches before are durable, and of
         the present one, if an id is taken, the runs whose ids were free; the rest is not started. Starting the same
         again, with ids, starts what is missing. Two starts with one id are one run. Workers take the runs in the order
+        outside_of_runs("Client.run", "workflow.run(…)")
         of the list. Raises as `start`.
         """
         handles: list[Handle[R]] = []
         for batch in batches(starts):
             pairs = [(start, row_of(start, self.pool)) for start in batch]
-            await self._create(pairs, awaited=False)
-            handles += [self._handle(start, row) for start, row in pairs]
+            created = await self._creator.create(pairs, awaited=False)
+            handles += [self._handle(start, created.id_of(row)) for start, row in pairs]
         return handles
 
     async def start_by_name(
+        if (run_id := created.id_of(row)) != row.id:
+            self._watcher.forget(row.id, future)
+            return await self._handle(start, run_id).result()
         self,
         workflow: str,
         arguments: Sequence[Any] | Mapping[str, Any] = (),
@@ -168,12 +179,26 @@ class Client:
         error: the run waits for one that does. Results are plain JSON values. Raises as `start`.
         """
         check_text("workflow", workflow, ID_MAX)
+        outside_of_runs("Client.start_many", "asyncio.gather(*(workflow.start(…) …))")
         given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
         text = encode(given, f"the input of workflow {workflow}")
         start: PreparedStart[Any] = PreparedStart(workflow, given, text, options or StartOptions(), None)
+        return await self._start(start)
+
+    async def debounce(
+        self, start: PreparedStart[R], key: str, delay: Seconds, cap: Seconds | None = None
+    ) -> Handle[R]:
+        """Start a run after `delay`, or postpone the one that an earlier call with this key has started and give it this
+        input instead: `client.debounce(index.prepare(document), key=document, delay=5, cap=60)`.
+
+        As `perdure.debounce` in the body of a run. Durable on return, and done once also when an answer was lost. Raises
+        `InvalidArgument`, `StoreUnavailable`, `InsideWorkflow` and `InsideStep`.
+        """
+        outside_of_runs("Client.debounce", "perdure.debounce")
+        times = check_debounce(start, key, delay, cap)
         row = row_of(start, self.pool)
-        await self._create([(start, row)], awaited=False)
-        return self._handle(start, row)
+        asked = Debounce(row, times.key, row.id, times.delay, times.cap)
+        return self._handle(start, await self._database.persist(debounce, self.namespace, asked))
 
     @overload
     def handle(self, run_id: str, workflow: Workflow[..., R]) -> Handle[R]: ...
@@ -236,50 +261,38 @@ class Client:
         except TimeoutError:
             return None
 
-    def _handle(self, start: PreparedStart[R], row: RunStart) -> Handle[R]:
-        return Handle(row.id, start.definition, database=self._database, watcher=self._watcher)
+    @overload
+    def read_stream(
+        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None
+    ) -> AsyncGenerator[Any, None]: ...
+    @overload
+    def read_stream(
+        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: type[T]
+    ) -> AsyncGenerator[T, None]: ...
+    @overload
+    def read_stream(
+        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: Any
+    ) -> AsyncGenerator[Any, None]: ...
+    def read_stream(
+        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: Any = Any
+    ) -> AsyncGenerator[Any, None]:
+        """The values that a run writes with `perdure.write_stream`, from an offset on, as they come:
+        `async for value in client.read_stream(handle.id, "tokens"): …`. Ends when the stream is closed or the run ends.
 
-    async def _create(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]], *, awaited: bool) -> _Created:
-        """Create the runs; those that this call is known to have created. The others were the same before."""
-        wanted = distinct(pairs)
-        rows = [row for _, row in wanted.values()]
-        try:
-            if len(rows) == 1 and await self._create_here(rows[0]):
-                return _Created({rows[0].id}, here=True)
-            created = await self._database.persist(store.start, self.namespace, rows, awaited=awaited)
-            # Also when none is said to be created: that may be because a first answer was lost.
-            self._news.ready((self.namespace, row.pool) for row in rows if row.delay is None)
-            taken = [pair for run_id, pair in wanted.items() if run_id not in created]
-            for begin in range(0, len(taken), COMPARED):
-                await self._compare(taken[begin : begin + COMPARED])
-        except StoreUnavailable as error:
-            ids = tuple(wanted)
-            which = f"run {ids[0]} exists" if len(ids) == 1 else f"{len(ids)} runs exist"
-            raise StoreUnavailable(
-                f"whether {which} is not known; starting again with the same id is safe: {error.message}", ids
-            ) from error
-        return _Created(created, here=False)
+        `timeout`: seconds or a timedelta that the next value may take, else `StreamTimeout`; None waits without end,
+        zero gives what is there. `type`: what each is read as; without, they are plain JSON. All readers of the client
+        share a question a tick. Raises `InvalidArgument`; when it is iterated, `NonExistentWorkflow`,
+        `StoreUnavailable`, `DecodingFailed`.
+        """
+        decoder = decoder_of(type)
+        reader = Reader(run_id_of(run_id), stream_name(key), offset_of(offset))
+        return decoded(self._waits.stream(reader, limit_of_time(timeout)), decoder, reader)
 
-    async def _create_here(self, row: RunStart) -> bool:
-        """Whether the run was created and begins in this process. Never when it is not known: it may exist then."""
-        slot = None if self._worker is None else self._worker.reserve(self.namespace, row)
-        if slot is None:
-            return False
-        try:
-            run = await self._database.call(store.start_here, slot.worker_id, slot.version, self.namespace, row)
-        except StoreUnavailable:
-            slot.failed()
-            return False
-        except BaseException:
-            slot.failed()
-            raise
-        slot.answered(run)
-        return run is not None
+    async def _start(self, start: PreparedStart[R]) -> Handle[R]:
+        outside_of_runs("Client.start", "workflow.start(…)")
+        row = row_of(start, self.pool)
+        created = await self._creator.create([(start, row)], awaited=False)
+        return self._handle(start, created.id_of(row))
 
-    async def _compare(self, pairs: Sequence[tuple[PreparedStart[Any], RunStart]]) -> None:
-        """Raises `ConflictingWorkflow` unless the runs that have these ids were started by the same starts."""
-        there = await self._database.persist(store.existing, [row.id for _, row in pairs])
-        for start, row in pairs:
-            if row.id not in there:
-                raise NonExistentWorkflow(f"run {row.id} was there and was removed while it was started again")
-            refuse_other(start, row, there[row.id], self.namespace)
+    def _handle(self, start: PreparedStart[R], run_id: str) -> Handle[R]:
+        return Handle(run_id, start.definition, database=self._database, watcher=self._watcher)
