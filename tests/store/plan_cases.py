@@ -50,6 +50,7 @@ ROUTE = 3203986688490748913
 START = ("x", "workflow:x", "p", "q", 100, None, None, "", "[]")
 
 CLAIM = ["w0002", "ns", "default", "default", MANIFEST]
+LIMITED = ["w0002", "ns", "default", "q1", MANIFEST]
 
 
 def ranges(*versions: str) -> list[list[Any]]:
@@ -167,6 +168,8 @@ CASES = [
     case("claim_ranges", [*CLAIM, "v2", "", 100], "workflows_ready", 60),
     case("claim", [*CLAIM, "v2", 4, *ranges("", "v2")], "workflows_ready workflows_pkey", 60),
     case("claim", [*CLAIM, "v2", 100, *ranges("v2")], "workflows_ready workflows_pkey", 600),
+    case("claim_limited", [*CLAIM, "v2", 4, *ranges("", "v2")], "workflows_ready workflows_pkey", 110),
+    case("claim_limited", [*LIMITED, "v2", 4, *ranges("")], "workflows_ready", 110),
     case("claim", [*CLAIM, "v9", 50, *ranges("", "v9")], "workflows_ready workflows_pkey", 400),
     case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
     case("journal_commit", journal_writes(OWNED, "w0001", 1), "workflows_pkey workflow_payloads_pkey", 60),
@@ -227,6 +230,12 @@ CASES = [
     case("status_postpone", [IDS, 60.0], "workflows_pkey", 400),
     case("backlog_pool", ["ns", "default", 2000], "workflows_open workflows_ready workflows_suspended", 30_000),
     case("backlog_live_workers", ["ns", "default"], "", 250),
+    case("queue_apply", ["ns", "q1", 3, None, 1, 100, 60.0, None, ""], "", 2),
+    case("queue_create", ["ns", "new", 3, None, 1, 100, 60.0, False, ""], "", 1),
+    case("queue_list", ["ns", None], "", 100),
+    case("queue_list", ["ns", "q1"], "", 100),
+    case("queue_pause", ["ns", "q1", True, ""], "queues_pkey", 2),
+    case("queue_delete", ["ns", "q1", ""], "queues_pkey", 2),
     case("backlog_unclaimed", ["ns", 500, 2.0, "r050000"], "workflows_unexplained workflows_explained", 1500),
     case("backlog_set_waiting", [IDS, [0] * 100, ['{"kind": "A"}'] * 100], "workflows_pkey", 500),
     case("backlog_queues", [2000], "workflows_ready", 10_000),

@@ -68,6 +68,10 @@ SELECT 'p' || lpad(n::text, 6, '0'), 'ns', 'parked-' || n, 'x', '{{workflow:x}}'
   FROM generate_series(1, {WAITING}) n;
 
 -- Inboxes of the owned runs: mostly read, hardly any unannounced. Events, and one that very many wait for.
+-- Queues with limits; most queues have none.
+INSERT INTO perdure.queues (namespace, name, concurrency, worker_concurrency, partition_concurrency)
+SELECT 'ns', 'q' || n, 10, 2, 1 FROM generate_series(1, 50) n;
+
 INSERT INTO perdure.messages (workflow_id, topic, key, value, sent_at, announced, consumed_by)
 SELECT 'o' || lpad((n % {WORKERS} * {RUNNING_EACH} + 1)::text, 6, '0'), 't' || n % 3, 'k' || n, '1',
        now() - interval '1 minute', n % 1000 <> 0, CASE WHEN n % 100 <> 0 THEN n END

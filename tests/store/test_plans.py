@@ -71,6 +71,28 @@ async def test_a_claim_planned_on_an_empty_table_stays_good_when_it_grows(pg_url
         await session.close()
 
 
+async def test_what_a_claim_counts_of_a_queue_with_limits_is_no_more_than_they_say(large_url: str) -> None:
+    """Hundreds of its runs run, and a hundred thousand are ready."""
+    connection = await connect(large_url, application_name="plans", statement_timeout=0)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(
+        "INSERT INTO perdure.queues (namespace, name, concurrency, worker_concurrency, partition_concurrency)"
+        " VALUES ('ns', 'default', 1000, 10, 1000)"
+    )
+    ask = "perdure.queue_room('w0050', 'ns', 'default', 10, '{tenant,other}')"
+    for _ in range(10):  # it is planned for any arguments then
+        assert await connection.fetchval(f"SELECT room FROM {ask}") == 0
+    await connection.execute("UPDATE perdure.queues SET worker_concurrency = 1000 WHERE name = 'default'")
+    assert await connection.fetchval(f"SELECT room FROM {ask}") == 10
+    await connection.execute("UPDATE perdure.queues SET concurrency = 10 WHERE name = 'default'")
+    found = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {ask}")
+    await transaction.rollback()
+    await connection.close()
+    plan = json.loads(found)[0]["Plan"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 60
+
+
 BURST = """
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, status, waiting_since,
                                status_due_at)

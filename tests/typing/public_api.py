@@ -89,6 +89,12 @@ async def outside(client: perdure.Client) -> None:
     await client.send("x", {"any": "value"}, topic="t", key="k")
     assert_type(await client.get_event("x", "name", timeout=1), Any)
     await client.start(order)  # type: ignore[call-arg]
+    queue = assert_type(await client.queues.apply("q", concurrency=3, rate=perdure.RateLimit(5, 60)), perdure.Queue)
+    assert_type(queue.limits, perdure.QueueLimits)
+    assert_type(await client.queues.list(), list[perdure.Queue])
+    assert_type(await client.queues.delete("q"), None)
+    await client.queues.apply("q", concurrency="3")  # type: ignore[arg-type]
+    await client.queues.apply("q", rate=5)  # type: ignore[arg-type]
     await client.start(order, 1)  # type: ignore[arg-type]
     await client.run(named, "x")  # type: ignore[call-arg]
     order.prepare(1)  # type: ignore[arg-type]

@@ -31,6 +31,11 @@ def test_the_small_statement_of_the_journal_writes_steps_as_the_whole_one() -> N
     assert part(small, "), steps AS", ")\nSELECT own.run") == part(whole, "), steps AS", "), ending AS")
 
 
+def test_a_claim_from_a_queue_with_limits_takes_runs_as_every_claim() -> None:
+    claim, limited = sql("claim"), sql("claim_limited")
+    assert part(limited, "), pick AS", "), paid AS") == part(claim, "), pick AS", ")\nSELECT g.number")
+
+
 SAME_IN_CALLS = {
     "the test of ownership": ("FROM perdure.workflows w", "), call AS"),
     "which calls are still to be done": ("JOIN own ON own.id = r.id", "), mark AS"),

@@ -40,6 +40,6 @@ async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pyte
     module = ModuleType(f"guide_{guide.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     await run(first, line, guide, vars(module))
-    async with working(db, registry, namespace="default", slots=20):
+    async with working(db, registry, namespace="default", slots=20, queues=("default", "mails")):
         for block, line in program:
             await run(block, line, guide, vars(module))

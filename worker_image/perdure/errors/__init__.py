@@ -28,6 +28,7 @@ from perdure.errors.client import (
 from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
 from perdure.errors.keys import KeyInProgress, KeyLost
+from perdure.errors.queues import NonExistentQueue
 from perdure.errors.replay import (
     InputMismatch,
     InsideStep,
@@ -99,6 +100,7 @@ __all__ = [
     "Interrupted",
     "MigrationFailed",
     "MigrationFilesChanged",
+    "NonExistentQueue",
     "NonExistentWorkflow",
     "NotInWorkflow",
     "OwnershipLost",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -74,12 +74,16 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a claim brought. `places`: of each range from which runs were taken the last one's place. `ended`: how many
-    were past their deadline and were ended instead, by partition like `counts`, which has both."""
+    were past their deadline and were ended instead, by partition like `counts`, which has both. `room`: how many runs
+    the limits of the queue let be taken, of those that were asked for; None: it has no limits. `again_in`: seconds
+    until its rate lets another begin; None: the rate did not cut the claim short."""
 
     runs: list[ClaimedRun]
     places: dict[RangeKey, Place]
     counts: dict[str, int]
     ended: int
+    room: int | None = None
+    again_in: float | None = None
 
     @property
     def total(self) -> int:
@@ -112,18 +116,23 @@ async def look(connection: asyncpg.Connection[Any], scope: Scope, after: str, pa
 
 
 async def take(
-    connection: asyncpg.Connection[Any], scope: Scope, ranges: Sequence[tuple[RangeKey, Place]], limit: int
+    connection: asyncpg.Connection[Any],
+    scope: Scope,
+    ranges: Sequence[tuple[RangeKey, Place]],
+    limit: int,
+    limited: bool = False,
 ) -> Taken:
     """Take at most `limit` ready runs out of these ranges, each from its place on; they are this worker's, durably, on
-    return. Partitions take turns in the order in which they first occur.
+    return. Partitions take turns in the order in which they first occur. The limits of the queue hold: of all that is
+    committed, no claim makes more runs of it run at once or begin in a time than they say. `limited`: it is known to have
+    some, which saves a question and decides nothing.
 
     Fewer than `limit` does not mean that the ranges are empty: rows that others are taking are skipped.
     """
     turns: dict[str, int] = {}
     for key, _ in ranges:
         turns.setdefault(key.partition_key, len(turns))
-    rows = await connection.fetch(
-        sql("claim"),
+    arguments = (
         scope.worker_id,
         scope.namespace,
         scope.pool,
@@ -139,6 +148,10 @@ async def take(
         [place.run_at for _, place in ranges],
         [place.id for _, place in ranges],
     )
+    rows = await connection.fetch(sql("claim_limited" if limited else "claim"), *arguments)
+    if not limited and rows[0]["refused"]:
+        limited = True
+        rows = await connection.fetch(sql("claim_limited"), *arguments)
     places: dict[RangeKey, Place] = {}
     counts: defaultdict[str, int] = defaultdict(int)
     claimed = []
@@ -152,7 +165,13 @@ async def take(
             claimed.append(row)
     steps = await _recorded_of(connection, claimed)
     runs = [_claimed(row, tuple(steps[row["id"]])) for row in claimed]
-    return Taken(runs, places, dict(counts), ended=sum(counts.values()) - len(runs))
+    taken = Taken(runs, places, dict(counts), ended=sum(counts.values()) - len(runs))
+    if not limited:
+        return taken
+    room, starts, again_in = rows[0]["room"], rows[0]["starts"], rows[0]["again_in"]
+    begun = sum(not ranges[row["number"] - 1][0].version for row in claimed)
+    cut_by_rate = starts is not None and begun >= starts and starts < limit
+    return replace(taken, room=room, again_in=again_in if cut_by_rate else None)
 
 
 async def claim(

@@ -22,8 +22,9 @@ from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.floor import Floor, Next
 from perdure.worker.lease import LocalLease
+from perdure.worker.limits import Limits
 from perdure.worker.link import Link, error_class
-from perdure.worker.machine import Instruction, Machine
+from perdure.worker.machine import Instruction, Machine, RunKey
 from perdure.worker.service import Service, backoff
 from perdure.worker.settings import WorkerSettings
 from perdure.worker.turns import Turns
@@ -56,6 +57,7 @@ class Claimer(Service):
         super().__init__()
         self._settings = settings
         self._turns = Turns(settings.queues)
+        self._limits = Limits(settings.poll_seconds)
         self._floors = {queue: Floor() for queue in settings.queues}
         self._scopes = {
             queue: store.Scope(worker_id, settings.namespace, settings.pool, queue, tuple(manifest), settings.version)
@@ -86,9 +88,16 @@ class Claimer(Service):
         """Whether runs may be ready that have to wait for a slot."""
         return self._hungry
 
-    def slot_freed(self) -> None:
-        """A run left. Worth a claim only when the last one was cut short by the slots."""
-        if self._hungry:
+    def limited(self, queue: str) -> bool:
+        """Whether the queue is known to have limits: its runs begin by claims alone, which count them."""
+        return self._limits.limited(queue)
+
+    def slot_freed(self, key: RunKey) -> None:
+        """A run left. Worth a claim only when the last was cut short, by the slots or by the limits of its queue."""
+        queue = self._limits.left(key)
+        if queue is not None:
+            self._floors[queue].news()
+        if self._hungry or queue is not None:
             self._wake.set()
 
     def quiesce(self) -> None:
@@ -131,13 +140,13 @@ class Claimer(Service):
             return
 
     def _look_in(self) -> float:
-        """Seconds until a look that was put off may be made; for ever when none was, or there is no room for runs."""
+        """Seconds until a look that was put off may be made, or a queue's rate lets a run begin; for ever when nothing
+        was put off, or there is no room for runs."""
         if self._machine.free <= 0:
             return math.inf
         now = time.monotonic()
-        return min(
-            (wait for each in self._floors.values() if (wait := each.look_in(now)) is not None), default=math.inf
-        )
+        waits = [floor.look_in(now) for queue, floor in self._floors.items() if self._limits.open(queue, now)]
+        return min((wait for wait in (*waits, self._limits.opens_in(now)) if wait is not None), default=math.inf)
 
     async def _round(self) -> None:
         """Fill the free slots: as many of each queue as there are, in turns, until none has any more."""
@@ -164,7 +173,10 @@ class Claimer(Service):
         floor = self._floors[queue]
         got = 0
         while got < wanted and not self._quiet:
-            match floor.next(time.monotonic()):
+            now = time.monotonic()
+            if not self._limits.open(queue, now):
+                return False
+            match floor.next(now):
                 case Next.NOTHING:
                     return False
                 case Next.LOOK:
@@ -186,16 +198,21 @@ class Claimer(Service):
 
     async def _claim(self, queue: str, floor: Floor, wanted: int) -> int:
         started = time.monotonic()
-        ranges, asked = floor.offer(wanted)
+        # Partitions of a limited queue may be at their limit: it is offered more of them than there are slots.
+        limited = self._limits.limited(queue)
+        ranges, asked = floor.offer(wanted, MAX_CLAIM if limited else wanted)
         self._machine.claim_sent(asked)
         self._idle.clear()
         try:
-            taken = await self._link.call(store.take, self._scopes[queue], ranges, asked)
+            taken = await self._link.call(store.take, self._scopes[queue], ranges, asked, limited)
         except BaseException:
             self._machine.claim_failed()
             raise
         else:
-            floor.took(taken, asked)
+            self._limits.claimed(queue, taken, asked, time.monotonic())
+            if taken.room != 0:
+                # Else it was not looked at what is ready.
+                floor.took(taken, asked if taken.room is None else min(asked, taken.room))
             if taken.runs:
                 self._turns.served(queue)
             self._metrics.observe(names.CLAIM_SECONDS, time.monotonic() - started)

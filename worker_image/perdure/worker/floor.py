@@ -76,10 +76,11 @@ class Floor:
             return None
         return max(0.0, self._look_again_at - now)
 
-    def offer(self, limit: int) -> tuple[list[tuple[RangeKey, Place]], int]:
-        """From which ranges to take, in the order of turns, and how many runs, at most `limit`."""
+    def offer(self, limit: int, partitions: int | None = None) -> tuple[list[tuple[RangeKey, Place]], int]:
+        """From which ranges to take, in the order of turns, and how many runs, at most `limit`. Ranges of at most
+        `partitions` partitions: of no more than there are runs to take, unless some may have to be passed over."""
         known = self._ready or self._familiar
-        chosen = self._offered = _turns(known, self.served_last)[:limit]
+        chosen = self._offered = _turns(known, self.served_last)[: limit if partitions is None else partitions]
         if self._ready and self._cut:
             # Others wait behind these: nobody has two turns before each has had one.
             limit = min(limit, len(chosen))

@@ -27,9 +27,8 @@ class Host(Protocol):
     id: str
     machine: Machine
 
-    @property
-    def takes_starts(self) -> bool:
-        """Whether it holds its lease and no run is known to wait for a slot."""
+    def takes_starts(self, queue: str) -> bool:
+        """Whether it holds its lease, no run is known to wait for a slot, and the queue is not known to have limits."""
         ...
 
     def carry_out(self, instructions: list[Instruction]) -> None:
@@ -85,7 +84,7 @@ class Residence:
             or start.partition_key
             or start.delay is not None
             or workflow_requirement(start.workflow) not in self._manifest
-            or not host.takes_starts
+            or not host.takes_starts(start.queue)
             or host.machine.free <= 0
             or host.machine.starting(start.id)
         ):

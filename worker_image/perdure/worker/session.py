@@ -163,10 +163,10 @@ class Session:
         self.claimer.start()
         log.info("registered", worker=self.id, pool=settings.pool, slots=self.machine.slots, predecessors=predecessors)
 
-    @property
-    def takes_starts(self) -> bool:
-        """Whether a run of this process may begin here now, if a slot is free: none is known to wait for one."""
-        return not self.claimer.hungry and self.lease.holds()
+    def takes_starts(self, queue: str) -> bool:
+        """Whether a run of this process may begin here now, if a slot is free: none is known to wait for one, and the
+        queue is not known to have limits."""
+        return not self.claimer.hungry and not self.claimer.limited(queue) and self.lease.holds()
 
     def _new_link(self, lock_timeout: float | None = None) -> Link:
         limit = statement_limit(self._parts.settings.lease_seconds)
@@ -204,7 +204,7 @@ class Session:
         self.machine.run_left(key)
         if not self.machine.busy:
             self._idle.set()
-        self.claimer.slot_freed()
+        self.claimer.slot_freed(key)
 
     async def _give_back(self, keys: Sequence[RunKey]) -> None:
         try:

@@ -11,11 +11,13 @@
 -- partitions each is read only to twice its equal share, so that a claim reads about $7 rows, not $7 of each.
 -- A run whose deadline has passed is ended here as the sweep would end it: were it passed over, every claim would
 -- read all such runs again until the sweep has come to them.
--- A limit that holds for a queue or partition as a whole would lock its row between `me` and `pick` and lower $7.
+-- Of a queue that has limits nothing is taken here: `claim_limited` does, which costs more. `refused` is true then, and
+-- when the worker is not live.
 -- A row for every range, without a run where none was taken of it, so that the caller knows which are used up.
 WITH me AS MATERIALIZED (
     SELECT k.id, k.retired FROM perdure.workers k
      WHERE k.id = $1::text AND k.state = 10 AND k.lease_until > clock_timestamp()
+       AND NOT EXISTS (SELECT FROM perdure.queues q WHERE q.namespace = $2::text AND q.name = $4::text)
        FOR KEY SHARE
 ), given AS MATERIALIZED (
     SELECT g.* FROM unnest($8::text[], $9::bigint[], $10::text[], $11::integer[], $12::integer[], $13::timestamptz[],
@@ -85,7 +87,9 @@ WITH me AS MATERIALIZED (
 )
 SELECT g.number, taken.id, taken.status, taken.fence, taken.namespace, taken.name, taken.workflow, taken.run_attempts,
        taken.max_run_attempts, taken.recoveries, taken.wake_seq, taken.cancel_mode, taken.suspended, taken.priority,
-       taken.run_at, taken.parent_id, taken.deadline_in, taken.ready_seconds, coalesce(p.input, '') AS input, p.definition
+       taken.run_at, taken.parent_id, taken.deadline_in, taken.ready_seconds,
+       coalesce(p.input, '') AS input, p.definition,
+       (SELECT count(*) FROM me) = 0 AS refused
   FROM given g
   LEFT JOIN taken ON taken.number = g.number
   LEFT JOIN perdure.workflow_payloads p ON p.workflow_id = taken.id AND taken.status = 30
