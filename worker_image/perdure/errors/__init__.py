@@ -29,6 +29,7 @@ from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
 from perdure.errors.keys import KeyInProgress, KeyLost
 from perdure.errors.queues import NonExistentQueue
+from perdure.errors.management import WorkflowConflict, WorkflowNotRewindable
 from perdure.errors.replay import (
     InputMismatch,
     InsideStep,
@@ -127,6 +128,7 @@ __all__ = [
     "WaitTimeout",
     "WorkerLost",
     "WorkflowCancelled",
+    "WorkflowConflict",
     "WorkflowFailed",
     "WorkflowNotFinished",
 ]
