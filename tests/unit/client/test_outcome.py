@@ -112,10 +112,13 @@ def test_a_failure_that_could_not_be_built_where_it_happened_is_a_failed_workflo
     assert raised.value.type_name == "shop.Declined"
 
 
-def test_a_failure_of_ours_keeps_its_code_and_can_be_read() -> None:
+def test_a_failure_of_ours_keeps_its_code_and_the_errors_of_all_attempts() -> None:
     with pytest.raises(MaxStepRetriesExceeded) as raised:
-        value(failed(describe(MaxStepRetriesExceeded("all failed", ("one", "two")))))
-    assert (raised.value.code, raised.value.errors) == ("PRD-405", ())
+        value(failed(describe(MaxStepRetriesExceeded("all failed", (OutOfStock("pens", 2), ValueError("two"))))))
+    assert (raised.value.code, raised.value.attempts) == ("PRD-405", 2)
+    assert [str(error) for error in raised.value.errors] == ["only 2 of pens", "two"]
+    assert isinstance(raised.value.errors[0], OutOfStock)
+    assert raised.value.errors[0].left == 2
 
 
 def test_a_failure_without_a_record_is_still_a_failure() -> None:

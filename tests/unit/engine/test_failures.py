@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perdure import MaxStepRetriesExceeded, StepFailed, StepTimeout
-from perdure.engine.failures import NONE, Failures, describe, rebuild, step_of
+from perdure.engine.failures import NONE, Failures, describe, rebuild, rebuild_run, step_of
 from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RecordedStep
 from perdure.model.states import StepStatus
@@ -177,12 +177,56 @@ def test_failures_survive_a_row_and_tolerate_another_shape():
         assert Failures.of(odd) == Failures(2, ())
 
 
-def test_all_errors_come_back_with_max_step_retries_exceeded():
-    failures = NONE.plus(describe(ValueError("a"))).plus(describe(KeyError("b")))
-    record = ErrorRecord("perdure.errors.MaxStepRetriesExceeded", "failed twice", "PRD-405")
+def test_all_errors_come_back_with_max_step_retries_exceeded_each_of_its_own_class():
+    failures = NONE.plus(describe(Declined("o-1", 100))).plus(describe(KeyError("b"))).plus(describe(Rewrites()))
+    record = ErrorRecord("perdure.errors.MaxStepRetriesExceeded", "failed thrice", "PRD-405")
     rebuilt = rebuild(record, failures, "s")
     assert isinstance(rebuilt, MaxStepRetriesExceeded)
-    assert rebuilt.errors == ("ValueError: a", "KeyError: 'b'")
+    assert [type(error) for error in rebuilt.errors] == [Declined, KeyError, StepFailed]
+    assert (rebuilt.errors[0].order_id, rebuilt.errors[1].args, rebuilt.attempts) == ("o-1", ("b",), 3)
+
+
+def tried(*errors: Exception) -> MaxStepRetriesExceeded:
+    failures = NONE
+    for error in errors:
+        failures = failures.plus(describe(error))
+    return rebuild(ErrorRecord("perdure.errors.MaxStepRetriesExceeded", "all failed", "PRD-405"), failures, "charge")
+
+
+def test_all_errors_come_back_through_the_failure_of_a_run_and_of_a_parent_that_passes_it_on():
+    error = tried(Declined("o-1", 100), KeyError("b"))
+    for run in ("child", "parent"):
+        error = rebuild_run(ErrorRecord.from_json(describe(error, "charge").to_json()), run)
+    assert isinstance(error, MaxStepRetriesExceeded)
+    assert [type(each) for each in error.errors] == [Declined, KeyError]
+    assert (error.errors[0].cents, error.attempts) == (100, 2)
+    assert "raised by run parent in step charge" in error.__notes__
+
+
+def test_of_very_many_and_very_long_failures_the_first_and_the_latest_are_kept_and_all_are_counted():
+    failures = NONE
+    for number in range(300):
+        failures = failures.plus(describe(ValueError(f"{number} {'x' * 1900}")))
+    assert len(failures.to_json()) < 250_000
+    record = ErrorRecord("perdure.errors.MaxStepRetriesExceeded", "all failed", "PRD-405")
+    error = rebuild(record, failures, "s")
+    passed_on = rebuild_run(ErrorRecord.from_json(describe(error).to_json()), "r")
+    assert len(describe(error).to_json()) < 70_000
+    for each in (error, passed_on):
+        assert each.attempts == 300
+        assert [str(each.errors[0])[:2], str(each.errors[-1])[:4]] == ["0 ", "299 "]
+        assert 10 < len(each.errors) <= 100
+
+
+def test_a_list_of_failures_in_itself_or_of_something_else_can_be_recorded():
+    error = MaxStepRetriesExceeded("all failed")
+    error.errors = (error, "no exception")  # type: ignore[assignment]
+    rebuilt = again(error)
+    assert isinstance(rebuilt, MaxStepRetriesExceeded)
+    assert [type(each) for each in rebuilt.errors] == [MaxStepRetriesExceeded, StepFailed]
+    assert rebuilt.errors[0].errors == ()
+    error.errors = None  # type: ignore[assignment]
+    assert again(error).errors == ()
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=[]), max_size=5000))

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from datetime import timedelta
 
 import pytest
-from perdure import MaxStepRetriesExceeded, StepFailed, StepTimeout
+from perdure import MaxStepRetriesExceeded, StepFailed, StepTimeout, StoreUnavailable, current
+from perdure.engine.failures import describe, is_outage, rebuild_run
 from perdure.errors import OwnershipLost, RegistrationError
-from perdure.model.outcome import Succeeded
+from perdure.model.outcome import Parked, Succeeded
 from perdure.model.states import StepStatus
 
 from tests.support.engine import Engine, output_of, started, statuses
@@ -93,13 +95,15 @@ async def test_several_failures_are_raised_as_max_step_retries_exceeded_with_all
     async def flow():
         with pytest.raises(MaxStepRetriesExceeded) as caught:
             await shaky()
-        return list(caught.value.errors), str(caught.value)
+        assert all(type(error) is ValueError for error in caught.value.errors)
+        return [str(error) for error in caught.value.errors], caught.value.attempts, str(caught.value)
 
     run = engine.run_of(flow)
-    errors, message = output_of(await engine.execute(run))
-    assert errors == ["ValueError: failure 1", "ValueError: failure 2", "ValueError: failure 3"]
+    errors, attempts, message = output_of(await engine.execute(run))
+    assert errors == ["failure 1", "failure 2", "failure 3"]
+    assert attempts == 3
     assert "shaky failed 3 times" in message
-    assert output_of(await engine.execute(run)) == [errors, message]
+    assert output_of(await engine.execute(run)) == [errors, attempts, message]
     assert len(engine.bodies) == 3
 
 
@@ -296,8 +300,95 @@ async def test_a_hundred_failures_keep_the_first_and_the_latest(engine: Engine):
         try:
             await shaky()
         except MaxStepRetriesExceeded as error:
-            return error.errors
+            return [str(each) for each in error.errors], error.attempts
 
-    errors = await engine.output(flow)
+    errors, attempts = await engine.output(flow)
     assert len(errors) == 100
-    assert (errors[0], errors[-1]) == ("ValueError: failure 1", "ValueError: failure 150")
+    assert (errors[0], errors[1], errors[-1], attempts) == ("failure 1", "failure 52", "failure 150", 150)
+
+
+async def test_a_step_timeout_is_offered_to_should_retry_and_counts(engine: Engine):
+    offered = []
+
+    @engine.step(name="slow", max_attempts=5, interval=0, timeout=0.02, should_retry=offered.append)
+    async def slow():
+        await asyncio.Event().wait()
+
+    @engine.workflow
+    async def flow():
+        with pytest.raises(StepTimeout):
+            await slow()
+
+    run = engine.run_of(flow)
+    await engine.execute(run)
+    assert [type(error) for error in offered] == [StepTimeout]
+    assert run.rows[0].attempts == 1
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in a group"])
+async def test_an_outage_of_our_database_in_a_body_is_no_attempt_and_not_offered(engine: Engine, wrapped):
+    offered = []
+
+    @engine.step(name="asks", should_retry=offered.append)
+    async def asks():
+        engine.bodies.append(current().step.attempt)
+        if len(engine.bodies) == 1:
+            outage = StoreUnavailable("the database is away")
+            raise ExceptionGroup("two at once", [outage, outage]) if wrapped else outage
+        return "answered"
+
+    @engine.workflow
+    async def flow():
+        return await asks()
+
+    run = engine.run_of(flow)
+    ending = await engine.execute(run)
+    assert isinstance(ending, Parked)
+    assert ending.waiting_for.message == "step asks met no database; it is tried again in 5 s"
+    assert (run.rows[0].status, run.rows[0].attempts) == (StepStatus.RETRYING, 0)
+    run.elapsed = 6
+    assert output_of(await engine.execute(run)) == "answered"
+    assert (engine.bodies, offered) == ([1, 1], [])
+
+
+async def test_an_outage_keeps_the_count_of_failures_before_it(engine: Engine):
+    outcomes = [OSError("once"), StoreUnavailable("away"), OSError("twice")]
+
+    @engine.step(name="asks", max_attempts=2, interval=0)
+    async def asks():
+        raise outcomes.pop(0)
+
+    @engine.workflow
+    async def flow():
+        with pytest.raises(MaxStepRetriesExceeded) as caught:
+            await asks()
+        return [str(error) for error in caught.value.errors]
+
+    run = engine.run_of(flow)
+    await engine.execute(run)
+    assert (run.rows[0].status, run.rows[0].attempts) == (StepStatus.RETRYING, 1)
+    run.elapsed = 6
+    assert output_of(await engine.execute(run)) == ["once", "twice"]
+
+
+async def test_an_outage_that_a_run_has_failed_with_is_a_failure_where_it_is_raised_again(engine: Engine):
+    failed_with = describe(StoreUnavailable("was away"))
+
+    @engine.step(name="asks")
+    async def asks():
+        raise rebuild_run(failed_with, "other")
+
+    @engine.workflow
+    async def flow():
+        await asks()
+
+    assert (await engine.error(flow)).error.code == "PRD-601"
+    assert not is_outage(ExceptionGroup("mixed", [StoreUnavailable("away"), ValueError()]))
+
+
+def test_times_are_seconds_or_timedeltas(engine: Engine):
+    @engine.step(interval=timedelta(milliseconds=5), max_interval=timedelta(hours=2), timeout=timedelta(minutes=1))
+    async def step(): ...
+
+    options = step.definition.options
+    assert (options.interval, options.max_interval, options.timeout) == (0.005, 7200.0, 60.0)

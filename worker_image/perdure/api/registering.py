@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.engine.registry import Registry
-from perdure.errors import RegistrationError
+from perdure.engine.registry import Registry, StepOptions
+from perdure.errors import InvalidArgument, RegistrationError
 
 default_registry = Registry()
 """Where the decorators register unless they are told otherwise; what a worker runs."""

@@ -6,17 +6,21 @@ The name is the identity of what is recorded: keep it when the function moves or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from perdure.api import registering
-from perdure.engine.context import current_scope
+from perdure.engine.context import Scope, current_scope
 from perdure.engine.pending import PendingStep
-from perdure.engine.registry import Registry, ShouldRetry, StepDefinition, StepOptions
+from perdure.engine.registry import Registry, ShouldRetry, StepDefinition
+from perdure.model.start import Seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+UNSAID: Any = object()
+"""Stands for an option that was not given, where None is a value."""
 
 
 class Step(Generic[P, R]):
@@ -37,16 +41,53 @@ class Step(Generic[P, R]):
         definition = self.definition
         scope = current_scope.get()
         if scope is None or scope.index is not None:
-            if scope is not None and asyncio._get_running_loop() is None:
-                raise RuntimeError(
-                    f"step {definition.name} is called in the sync step {scope.name}, where nothing can await it; "
-                    f"call {self.function.__name__}.function(...) to run it as part of this step"
-                )
-            return PendingStep(scope, definition, args, kwargs, definition.name)
+            name = getattr(self.function, "__name__", definition.name)
+            return plain_call(scope, definition, args, kwargs, f"{name}.function(...)")
         return scope.execution.call(scope, definition, args, kwargs)
+
+    def options(
+        self,
+        *,
+        max_attempts: int = UNSAID,
+        interval: Seconds = UNSAID,
+        backoff_rate: float = UNSAID,
+        max_interval: Seconds = UNSAID,
+        timeout: Seconds | None = UNSAID,
+        preemptible: bool = UNSAID,
+        should_retry: ShouldRetry | None = UNSAID,
+    ) -> Self:
+        """The same step, under the same name, with these options for its calls; those not given stay as they are.
+
+        They are those of `step`; None takes a limit or a rule away. They are not recorded: what the code says when a
+        step is tried counts. Raises `InvalidArgument`.
+        """
+        given = {
+            "max_attempts": max_attempts,
+            "interval": interval,
+            "backoff_rate": backoff_rate,
+            "max_interval": max_interval,
+            "timeout": timeout,
+            "preemptible": preemptible,
+            "should_retry": should_retry,
+        }
+        said = {name: value for name, value in given.items() if value is not UNSAID}
+        return type(self)(self.definition.changed(said), self.function)
 
     def __repr__(self) -> str:
         return f"<step {self.definition.name}>"
+
+
+def plain_call(
+    scope: Scope | None, definition: StepDefinition, args: Sequence[Any], kwargs: dict[str, Any], instead: str
+) -> PendingStep[Any]:
+    """A call where nothing is recorded: outside a run, or as part of another step. `instead`: what does it in sync
+    code."""
+    if scope is not None and asyncio._get_running_loop() is None:
+        raise RuntimeError(
+            f"step {definition.name} is called in the sync step {scope.name}, where nothing can await it; "
+            f"call {instead} to run it as part of this step"
+        )
+    return PendingStep(scope, definition, args, kwargs, definition.name)
 
 
 class StepDecorator(Protocol):
@@ -67,10 +108,11 @@ def step(
     *,
     name: str | None = None,
     max_attempts: int = 1,
-    interval: float = 1.0,
+    interval: Seconds = 1.0,
     backoff_rate: float = 2.0,
-    max_interval: float = 3600.0,
-    timeout: float | None = None,
+    max_interval: Seconds = 3600.0,
+    timeout: Seconds | None = None,
+    preemptible: bool = False,
     should_retry: ShouldRetry | None = None,
     registry: Registry | None = None,
 ) -> StepDecorator: ...
@@ -87,14 +129,16 @@ def step(
     A step may run more than once (a retry, or a crash before its result was durable): give outside services the
     `idempotency_key` of `perdure.current().step`. Bodies that are not async run in a thread and cannot be stopped.
 
-    `max_attempts`: how often in all, 0 is 1. `interval`: seconds after the first failure, times `backoff_rate` after
-    each further one, at most `max_interval`. `timeout`: seconds for one attempt. `should_retry`: whether a failure is
-    worth another attempt. Raises `AlreadyRegistered`, `RegistrationError`.
+    `max_attempts`: how often in all, 0 is 1. `interval`: how long after the first failure, times `backoff_rate` after
+    each further one, at most `max_interval`. `timeout`: how long one attempt may take. Times in seconds or as
+    timedelta. `preemptible`: whether a cancel of the run stops the body at once, without a result, instead of letting
+    it finish; only for async functions. `should_retry`: whether a failure is worth another attempt. Raises
+    `AlreadyRegistered`, `RegistrationError`.
     """
 
     def register(function: Callable[..., Any]) -> Step[..., Any]:
         definition = StepDefinition(
-            registering.name_of(function) if name is None else name, function, StepOptions(**options)
+            registering.name_of(function) if name is None else name, function, registering.options_of(options)
         )
         (registry or registering.default_registry).add_step(definition)
         return Step(definition, function)

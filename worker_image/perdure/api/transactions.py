@@ -10,8 +10,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from perdure.api import registering
 from perdure.api.steps import Step
-from perdure.engine.registry import Isolation, Registry, ShouldRetry, StepOptions, TransactionDefinition
+from perdure.engine.registry import Isolation, Registry, ShouldRetry, TransactionDefinition
 from perdure.engine.transaction import Connection
+from perdure.model.start import Seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,10 +45,11 @@ def transaction(
     name: str | None = None,
     isolation: Isolation = "read_committed",
     max_attempts: int = 1,
-    interval: float = 1.0,
+    interval: Seconds = 1.0,
     backoff_rate: float = 2.0,
-    max_interval: float = 3600.0,
-    timeout: float | None = None,
+    max_interval: Seconds = 3600.0,
+    timeout: Seconds | None = None,
+    preemptible: bool = False,
     should_retry: ShouldRetry | None = None,
     registry: Registry | None = None,
 ) -> TransactionDecorator: ...
@@ -76,7 +78,7 @@ def transaction(
         definition = TransactionDefinition(
             registering.name_of(function) if name is None else name,
             function,
-            StepOptions(**options),
+            registering.options_of(options),
             isolation=isolation,
         )
         (registry or registering.default_registry).add_step(definition)

@@ -45,6 +45,8 @@ def retry(name: str, failures: int, seconds: float) -> Wait:
     """The wait of a step for its next attempt."""
 
     def why(left: float) -> WaitingFor:
+        if not failures:
+            return WaitingFor(RETRY_KIND, name, f"step {name} met no database; it is tried again in {left:.0f} s")
         times = "once" if failures == 1 else f"{failures} times"
         return WaitingFor(RETRY_KIND, name, f"step {name} failed {times}; its next attempt is in {left:.0f} s")
 

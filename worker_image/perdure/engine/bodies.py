@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.errors import ReleaseRequested, StepTimeout
@@ -19,42 +20,57 @@ class ThreadsGone(ReleaseRequested):
     """The pool of threads is shut down: the worker stops, another one will run the step."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How long an attempt of step `name` may take, in seconds. `stop` is called when that is over, before the body
+    sees anything of it."""
+
+    name: str
+    seconds: float
+    stop: Callable[[], None]
+
+    def exceeded(self) -> StepTimeout:
+        """What the attempt has failed with."""
+        return StepTimeout(f"an attempt of step {self.name} ran longer than {self.seconds:g} s")
+
+
 async def run_body(
-    function: Function,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    name: str,
-    seconds: float,
-    threads: Executor | None,
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], limit: Limit, threads: Executor | None
 ) -> Any:
-    """Run a function for at most so many seconds; in `threads` if given.
+    """Run a function for at most so long; in `threads` if given.
 
     Raises `StepTimeout`. A body that does not end when it is cancelled is waited for, and has timed out all the same;
     one in a thread cannot be stopped: it is left behind. Its time counts from when it has a thread.
     """
     loop = asyncio.get_running_loop()
-    limit = asyncio.timeout(None if threads else seconds)
+    timeout = asyncio.timeout(None if threads else limit.seconds)
+    stops: list[asyncio.TimerHandle] = []
 
     def arm(when: float) -> None:
         with suppress(RuntimeError):  # the caller has left already
-            limit.reschedule(when)
+            timeout.reschedule(when)
+            stops.append(loop.call_at(when, limit.stop))
 
     def begun() -> None:
-        loop.call_soon_threadsafe(arm, loop.time() + seconds)
+        loop.call_soon_threadsafe(arm, loop.time() + limit.seconds)
 
     try:
-        async with limit:
+        async with timeout:
             if threads is None:
+                # What the timeout throws into the body comes a turn of the loop later than this.
+                stops.append(loop.call_at(timeout.when() or 0.0, limit.stop))
                 value = await function(*args, **kwargs)
             else:
                 value = await run_in_thread(threads, function, args, kwargs, begun)
     except Exception as error:
-        if limit.expired():
-            raise _timed_out(name, seconds) from error
+        if timeout.expired():
+            raise limit.exceeded() from error
         raise
-    if limit.expired():
-        raise _timed_out(name, seconds)
+    finally:
+        for stop in stops:
+            stop.cancel()
+    if timeout.expired():
+        raise limit.exceeded()
     return value
 
 
@@ -90,7 +106,3 @@ def _guarded(
         return True, function(*args, **kwargs)
     except BaseException as error:
         return False, error
-
-
-def _timed_out(name: str, seconds: float) -> StepTimeout:
-    return StepTimeout(f"an attempt of step {name} ran longer than {seconds:g} s")

@@ -5,14 +5,15 @@ The scope travels in a context variable: asyncio tasks and the threads of sync s
 
 from __future__ import annotations
 
+import threading
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
 from perdure.engine.cancellation import Cancellation
 from perdure.errors import InsideStep, InsideWorkflow
 
+if TYPE_CHECKING:
     from perdure.engine.execute import Execution
 
 
@@ -27,6 +28,14 @@ class StepInfo:
     name: str
     attempt: int
     idempotency_key: str
+    _scope: Scope = field(repr=False, compare=False)
+
+    @property
+    def cancelled(self) -> Cancellation:
+        """Set when this attempt is given up: by a cancel that does not wait for it, the deadline, its timeout, the loss
+        of its run or of a `select`. What the body returns then is dropped. Look at it in threads, which nothing stops.
+        """
+        return self._scope.cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,8 @@ class RunInfo:
 class Scope:
     """The body of one claim of a run (`index` None), or one attempt of a step in it. Compared by identity."""
 
-    __slots__ = ("attempt", "execution", "index", "name")
+    # The last two are set when they are needed, which is seldom.
+    __slots__ = ("_cancelled", "attempt", "execution", "index", "name", "stopped")
 
     def __init__(self, execution: Execution, index: int | None = None, name: str = "", attempt: int = 0) -> None:
         self.execution = execution
@@ -51,7 +61,28 @@ class Scope:
         self.name = name
         self.attempt = attempt
 
+    @property
+    def cancelled(self) -> Cancellation:
+        """The cancellation of this attempt. From any thread."""
+        with _making:
+            made: Cancellation | None = getattr(self, "_cancelled", None)
+            if made is None:
+                made = self._cancelled = Cancellation()
+                self.execution.cancellations[self] = made
+        # Whoever stops the attempt says so first and looks for this object then: one of both sees the other.
+        if getattr(self, "stopped", False) or self.execution.dropping:
+            made.set()
+        return made
 
+    def stop(self) -> None:
+        """The attempt is given up."""
+        self.stopped = True
+        made: Cancellation | None = getattr(self, "_cancelled", None)
+        if made is not None:
+            made.set()
+
+
+_making = threading.Lock()
 current_scope: ContextVar[Scope | None] = ContextVar("perdure_scope", default=None)
 
 
@@ -68,7 +99,7 @@ def current() -> RunInfo:
     run = scope.execution.claimed
     step = None
     if scope.index is not None:
-        step = StepInfo(scope.index, scope.name, scope.attempt, f"{run.id}/{scope.index}")
+        step = StepInfo(scope.index, scope.name, scope.attempt, f"{run.id}/{scope.index}", scope)
     return RunInfo(run.id, run.workflow, run.namespace, run.name, step)
 
 

@@ -11,6 +11,7 @@ then abandoned.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,6 +23,7 @@ from perdure.engine.bodies import run_in_thread
 from perdure.engine.boundary import body_of, outcome_of_body
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import DurableCall, Kind, input_of
+from perdure.engine.cancellation import Cancellation
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import describe
 from perdure.engine.history import History, MoreHistory
@@ -91,6 +93,8 @@ class Execution:
         """Whether durable calls are refused."""
         self.dropping = False
         """Whether also what steps in progress give is dropped."""
+        self.cancellations: dict[Scope, Cancellation] = {}
+        """Those that attempts in progress have asked for."""
         self._threads = threads
         self._unwind = unwind
         self._phase = Phase.NEW
@@ -170,6 +174,10 @@ class Execution:
         else:
             self._steps.backoffs.consider()
 
+    def insist(self) -> None:
+        """All that is left in progress are steps that were told to stop: they get the time that a body gets."""
+        self._watch_unwinding()
+
     def signal(self) -> ControlSignal:
         """What a durable call of a stopped body raises."""
         self._told = True
@@ -233,7 +241,8 @@ class Execution:
     async def in_thread(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run a sync step that is called inside another one: beside the loop, or inline when that is in a thread."""
         if self._body is None or asyncio.get_running_loop() is not self._body.get_loop():
-            return function(*args, **kwargs)
+            value = function(*args, **kwargs)
+            return await value if inspect.isawaitable(value) else value
         return await run_in_thread(self._threads, function, args, kwargs)
 
     def _prepare(self) -> Ending | Coroutine[Any, Any, Ending]:
@@ -275,12 +284,16 @@ class Execution:
             self._told = True
             self._steps.backoffs.wake_all()
         if stop.immediate:
+            for cancellation in list(self.cancellations.values()):
+                cancellation.set()
             if stop.rank is not Rank.PARK:
                 cancel(self._left())
             self._watch_unwinding()
         elif not self._steps.in_progress:
             # A durable call that asks for this tells the body with its own signal: look after that.
             asyncio.get_running_loop().call_soon(self._stop_body)
+        elif stop.rank is Rank.CANCEL:
+            self._steps.preempt()
 
     def _stop_body(self) -> None:
         """End a body that no step in progress holds up; it may know already."""

@@ -10,12 +10,12 @@ import json
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 from perdure.engine.codec import shorten
-from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed, WorkflowFailed
+from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed, StoreUnavailable, WorkflowFailed
 from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RecordedStep
 
@@ -28,23 +28,28 @@ MAX_RAISED = 2000
 MAX_FAILURES = 100
 """Most recorded failures of one step: the first and the latest. The count goes on."""
 
+MAX_FAILURES_CHARS = 200_000
+"""Longest list of the failures of one step, in characters of what it says: it stands in a row that claims read."""
+
+MAX_ATTEMPTS_CHARS = 50_000
+"""Longest list of failed attempts in the failure of a run, in characters: parents keep it as well, clients read it."""
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MARK = "_perdure_step"
+_REBUILT = "_perdure_rebuilt"
 
 
 def describe(error: BaseException, step: str = "") -> ErrorRecord:
     """The record of an exception. Never raises, whatever the exception's own methods do."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    code = error.code if isinstance(error, PerdureError) else ""
-    return ErrorRecord(type=name, message=_message(error), code=code, step=step, raised=_raised(error))
+    return replace(_brief(error), step=step, attempts=_attempts(error))
 
 
 def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
     """The exception of a recorded failure: of its own class if that can be found and built, else `StepFailed`."""
     error = _build(record)
-    if isinstance(error, MaxStepRetriesExceeded):
-        error.errors = tuple(f"{failure.type}: {failure.message}" for failure in failures.errors)
+    if isinstance(error, MaxStepRetriesExceeded) and not record.attempts:
+        error.errors = tuple(map(_build, failures.errors))
+        error.attempts = failures.count
     error.__dict__[_MARK] = step
     return error
 
@@ -56,11 +61,16 @@ def rebuild_run(record: ErrorRecord, run_id: str) -> Exception:
     if isinstance(error, StepFailed):
         # Of a class that could not be built even where the body ran.
         error = WorkflowFailed(f"run {run_id} failed{step}: {error.message}", error.type_name)
-    if isinstance(error, MaxStepRetriesExceeded) and not hasattr(error, "errors"):
-        # Its list stands with the step.
-        error.errors = ()
     error.add_note(f"raised by run {run_id}{step}")
     return error
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether this says that our own database was away while a step ran: no failure of the step. What is recorded and
+    raised again is one."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_outage, error.exceptions))
+    return isinstance(error, StoreUnavailable) and _REBUILT not in error.__dict__
 
 
 def step_of(error: BaseException) -> str:
@@ -96,9 +106,8 @@ class Failures:
 
     def plus(self, error: ErrorRecord) -> Failures:
         """With one more."""
-        kept = self.errors if len(self.errors) < MAX_FAILURES else (self.errors[0], *self.errors[2:])
-        brief = ErrorRecord(error.type, error.message, error.code)
-        return Failures(self.count + 1, (*kept, brief))
+        brief = replace(error, step="", raised=error.raised if len(error.raised) <= MAX_RAISED else "", attempts=())
+        return Failures(self.count + 1, _bounded((*self.errors, brief), MAX_FAILURES_CHARS))
 
     def to_json(self) -> str | None:
         """As stored; None when there is none."""
@@ -106,6 +115,35 @@ class Failures:
 
 
 NONE = Failures()
+
+
+def _brief(error: BaseException) -> ErrorRecord:
+    """Without what stands behind it."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    code = error.code if isinstance(error, PerdureError) else ""
+    return ErrorRecord(type=name, message=_message(error), code=code, raised=_raised(error))
+
+
+def _attempts(error: BaseException) -> tuple[ErrorRecord, ...]:
+    """The failures behind a step that was tried several times; not what stands behind those in turn."""
+    if not isinstance(error, MaxStepRetriesExceeded):
+        return ()
+    try:
+        return _bounded(tuple(map(_brief, error.errors)), MAX_ATTEMPTS_CHARS)
+    except Exception:
+        # Somebody has put something else there.
+        return ()
+
+
+def _bounded(records: tuple[ErrorRecord, ...], most: int) -> tuple[ErrorRecord, ...]:
+    """The first and as many of the latest as are kept."""
+    kept = [*records[:1], *records[1:][1 - MAX_FAILURES :]]
+    size = sum(len(record.message) + len(record.raised) for record in kept)
+    while size > most and len(kept) > 2:
+        left_out = kept.pop(1)
+        size -= len(left_out.message) + len(left_out.raised)
+    return tuple(kept)
 
 
 def _message(error: BaseException) -> str:
@@ -152,10 +190,15 @@ def _own(record: ErrorRecord) -> Exception | None:
     if kind is None:
         return None
     try:
-        return _instance(kind, record)
+        error = _instance(kind, record)
     except Exception:
         # Whatever a class of somebody else's does, there is the other way.
         return None
+    error.__dict__[_REBUILT] = True
+    if isinstance(error, MaxStepRetriesExceeded):
+        error.errors = tuple(map(_build, record.attempts))
+        error.__dict__.setdefault("attempts", len(error.errors))
+    return error
 
 
 def _instance(kind: type[Exception], record: ErrorRecord) -> Exception:

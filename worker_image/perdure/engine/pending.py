@@ -7,10 +7,11 @@ order is deterministic in whatever order they end. A call that is built and neve
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.transaction import run_plainly
@@ -30,7 +31,7 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
     To asyncio it is a coroutine, so that `asyncio.create_task` and `TaskGroup.create_task` take it as it is.
     """
 
-    __slots__ = ("_coroutine", "_scope", "_used", "input", "name", "step_id")
+    __slots__ = ("_convert", "_coroutine", "_scope", "_used", "input", "name", "step_id")
 
     def __init__(self, scope: Scope | None, name: str, step_id: int | None, input_text: str) -> None:
         self._scope = scope
@@ -38,6 +39,7 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
         self.step_id = step_id
         self.input = input_text
         self._used = False
+        self._convert: Callable[[Exception], Exception] | None = None
         self._coroutine: Coroutine[Any, Any, R] | None = None
 
     @abstractmethod
@@ -75,6 +77,25 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
         if self._coroutine is not None:
             self._coroutine.close()
 
+    def map_error(self, convert: Callable[[Exception], Exception]) -> Self:
+        """The same call; what it raises is what `convert` makes of its failure, also at a replay.
+
+        Recorded is the failure itself. Cancels and other control signals are never converted, nor is the refusal of a
+        call that is awaited elsewhere. Of several conversions each is given what the one before has made.
+        """
+        before = self._convert
+        self._convert = convert if before is None else lambda error: convert(before(error))
+        return self
+
+    def failure(self, error: Exception) -> Exception:
+        """What awaiting it raises when this is its failure."""
+        if self._convert is None:
+            return error
+        made = self._convert(error)
+        if not isinstance(made, Exception):
+            raise TypeError(f"map_error of {self.name} gave {made!r}, which is no exception") from error
+        return made
+
     def __repr__(self) -> str:
         return f"<step call {self.name} at {'no index' if self.step_id is None else self.step_id}>"
 
@@ -88,10 +109,23 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
                 f"the call of step {self.name} was built {_where(scope)} and is awaited {_where(current_scope.get())}; "
                 "build a step call where it is awaited"
             )
+        if self._convert is not None:
+            return self._converted(scope)
         if self.step_id is None:
             return self._plainly(scope)
         assert scope is not None
         return self._durably(scope.execution)
+
+    async def _converted(self, scope: Scope | None) -> R:
+        try:
+            if self.step_id is None or scope is None:
+                return await self._plainly(scope)
+            return await self._durably(scope.execution)
+        except Exception as error:
+            made = self.failure(error)
+            if made is error:
+                raise
+            raise made from error
 
 
 class PendingStep(PendingCall[R]):
@@ -128,7 +162,8 @@ async def _plain(scope: Scope | None, call: PendingStep[Any]) -> Any:
     if call.definition.is_async:
         return await function(*call.args, **call.kwargs)
     if scope is None:
-        return function(*call.args, **call.kwargs)
+        value = function(*call.args, **call.kwargs)
+        return await value if inspect.isawaitable(value) else value
     return await scope.execution.in_thread(function, call.args, call.kwargs)
 
 

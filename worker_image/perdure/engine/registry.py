@@ -10,7 +10,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from weakref import ReferenceType, ref
@@ -22,16 +23,21 @@ from perdure.engine.signature import RESULT, Parameters, hints_of
 from perdure.errors import AlreadyLaunched, AlreadyRegistered, DecodingFailed, InvalidArgument, RegistrationError
 from perdure.model.retry import MAX_ATTEMPTS_LIMIT, RetryPolicy
 from perdure.model.rows import step_requirement, workflow_requirement
-
 from perdure.model.start import DURATION_MAX_SECONDS, Seconds, check_run_attempts, positive_seconds
 
 if TYPE_CHECKING:
     from perdure.engine.launched import Starter
+
 NAME_MAX = 253
 """Longest registered name, as in the custom resources."""
 
 RESERVED_PREFIX = "perdure."
 """How the names of durable calls that are no steps begin."""
+
+NOT_PREEMPTIBLE = (
+    "a sync body runs in a thread, which nothing can stop, so it cannot be preemptible; "
+    "make it an `async def`, or let it look at perdure.current().step.cancelled"
+)
 
 ShouldRetry = Callable[[Exception], bool]
 
@@ -43,7 +49,9 @@ Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 class StepOptions:
     """How often a step may run, how long to wait between attempts, how long one may take. Times in seconds.
 
-    `should_retry` decides whether a failure is worth another attempt; it never sees cancels and lost leases.
+    `preemptible`: whether a graceful cancel of the run stops the body, too. `should_retry` decides whether a failure is
+    worth another attempt; it never sees cancels, lost leases, and outages of Perdure's own database. Raises
+    `InvalidArgument` for a value that cannot be used.
     """
 
     max_attempts: int = 1
@@ -51,22 +59,66 @@ class StepOptions:
     backoff_rate: float = 2.0
     max_interval: float = 3600.0
     timeout: float | None = None
+    preemptible: bool = False
     should_retry: ShouldRetry | None = None
 
     def __post_init__(self) -> None:
-        times = {"interval": self.interval, "backoff_rate": self.backoff_rate, "max_interval": self.max_interval}
-        for name, value in times.items():
-            if not (math.isfinite(value) and value >= 0):
-                raise RegistrationError(f"{name} must be a number of at least 0, not {value}")
-        if not 0 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:
-            raise RegistrationError(f"max_attempts must be 0 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}")
-        if self.timeout is not None and not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise RegistrationError(f"timeout must be a number of seconds above 0, or None, not {self.timeout}")
+        attempts = self.max_attempts
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts <= MAX_ATTEMPTS_LIMIT:
+            raise InvalidArgument(f"max_attempts must be 0 to {MAX_ATTEMPTS_LIMIT}, not {attempts!r}")
+        if not (_is_number(self.backoff_rate) and math.isfinite(self.backoff_rate) and self.backoff_rate >= 0):
+            raise InvalidArgument(f"backoff_rate must be a number of at least 0, not {self.backoff_rate!r}")
+        for name, value in (("interval", self.interval), ("max_interval", self.max_interval)):
+            if not (_is_number(value) and 0 <= value <= DURATION_MAX_SECONDS):
+                raise InvalidArgument(f"{name} must be 0 to {DURATION_MAX_SECONDS:.0f} seconds, not {value!r}")
+        if self.timeout is not None and not (_is_number(self.timeout) and 0 < self.timeout <= DURATION_MAX_SECONDS):
+            raise InvalidArgument(
+                f"timeout must be above 0 and at most {DURATION_MAX_SECONDS:.0f} seconds, or None, not {self.timeout!r}"
+            )
+        if not isinstance(self.preemptible, bool):
+            raise InvalidArgument(f"preemptible must be True or False, not {self.preemptible!r}")
+        if self.should_retry is not None and not callable(self.should_retry):
+            raise InvalidArgument(f"should_retry must be a function of an exception, not {self.should_retry!r}")
+
+    @classmethod
+    def said(cls, options: Mapping[str, Any]) -> StepOptions:
+        """From what a caller said, where lengths of time may be timedeltas. Raises `InvalidArgument`, `TypeError`."""
+        return cls(**_in_seconds(options))
+
+    def changed(self, options: Mapping[str, Any]) -> StepOptions:
+        """With what a caller said instead. Raises as `said`."""
+        return replace(self, **_in_seconds(options))
 
     @property
     def policy(self) -> RetryPolicy:
         """The part that decides when the next attempt is."""
         return RetryPolicy(self.max_attempts, self.interval, self.backoff_rate, self.max_interval)
+
+
+def _in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:
+    times = {name: options[name] for name in ("interval", "max_interval", "timeout") if name in options}
+    return {
+        **options,
+        **{name: value.total_seconds() for name, value in times.items() if isinstance(value, timedelta)},
+    }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_name(name: str) -> None:
+    """Raises `RegistrationError` for what cannot be the name of a workflow or a step."""
+    known = isinstance(name, str) and name.isprintable() and name.isascii()
+    if not known or not 0 < len(name) <= NAME_MAX or " " in name:
+        raise RegistrationError(f"{name!r} cannot be a name: 1 to {NAME_MAX} printable ASCII characters without spaces")
+
+
+def check_step_name(name: str) -> None:
+    """Raises `RegistrationError` for what cannot be the name of a step."""
+    check_name(name)
+    if name.startswith(RESERVED_PREFIX):
+        raise RegistrationError(f"{name}: names that begin with {RESERVED_PREFIX} are those of durable calls")
 
 
 class Definition:
@@ -77,16 +129,13 @@ class Definition:
     """How many parameters at the front are the engine's to fill."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        if not name or len(name) > NAME_MAX or not name.isprintable() or not name.isascii() or " " in name:
-            raise RegistrationError(
-                f"{name!r} cannot be a name: 1 to {NAME_MAX} printable ASCII characters without spaces"
-            )
+        check_name(name)
         if not (inspect.isfunction(function) or isinstance(function, partial)):
             raise RegistrationError(f"{name}: a {self.kind} is a function, not {function!r}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise RegistrationError(f"{name}: a {self.kind} returns one value; a generator cannot be recorded")
         self.name = name
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.parameters = Parameters(function, self.leading)
 
@@ -129,12 +178,13 @@ class StepDefinition(Definition):
     """How the transaction is begun in which body and outcome are committed together; None for steps without one."""
 
     def __init__(self, name: str, function: Callable[..., Any], options: StepOptions | None = None) -> None:
-        if name.startswith(RESERVED_PREFIX):
-            raise RegistrationError(f"{name}: names that begin with {RESERVED_PREFIX} are those of durable calls")
+        check_step_name(name)
         super().__init__(name, function)
         self.options = options or StepOptions()
         self.policy = self.options.policy
         self._what = f"the arguments of step {name}"
+        if self.options.preemptible and not self.is_async:
+            raise RegistrationError(f"{name}: {NOT_PREEMPTIBLE}")
 
     def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The recorded input of a call. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
@@ -147,6 +197,13 @@ class StepDefinition(Definition):
         twin.options = options
         twin.policy = options.policy
         return twin
+
+    def changed(self, options: Mapping[str, Any]) -> StepDefinition:
+        """The same step with what a caller says of some of its calls. Raises `InvalidArgument`, `TypeError`."""
+        changed = self.options.changed(options)
+        if changed.preemptible and not self.is_async:
+            raise InvalidArgument(f"{self.name}: {NOT_PREEMPTIBLE}")
+        return self.declared_as(self.name, changed)
 
 
 class TransactionDefinition(StepDefinition):
@@ -169,6 +226,8 @@ class WorkflowDefinition(Definition):
     """A registered workflow."""
 
     kind = "workflow"
+    registry: Registry | None = None
+    """Where it is registered."""
 
     def __init__(
         self,
@@ -181,6 +240,11 @@ class WorkflowDefinition(Definition):
         super().__init__(name, function)
         if not self.is_async:
             raise RegistrationError(f"{name}: a workflow is an `async def` function")
+        try:
+            self.timeout = None if timeout is None else positive_seconds("timeout", timeout)
+            self.max_run_attempts = check_run_attempts(max_run_attempts)
+        except InvalidArgument as error:
+            raise RegistrationError(f"{name}: {error.message}") from None
 
     @cached_property
     def _takes_object(self) -> bool:
@@ -223,6 +287,25 @@ class Registry:
     def __init__(self) -> None:
         self.workflows: dict[str, WorkflowDefinition] = {}
         self.steps: dict[str, StepDefinition] = {}
+        self._frozen_by = ""
+        self._instance: ReferenceType[Starter] | None = None
+
+    @property
+    def instance(self) -> Starter | None:
+        """The instance that it belongs to, if there is one. Not kept alive by it."""
+        return None if self._instance is None else self._instance()
+
+    @instance.setter
+    def instance(self, instance: Starter | None) -> None:
+        self._instance = None if instance is None else ref(instance)
+
+    def freeze(self, why: str) -> None:
+        """From now on nothing may be added: what was told of it is to stay true. `why` is a sentence."""
+        self._frozen_by = why
+
+    def thaw(self) -> None:
+        """It may be added to again."""
+        self._frozen_by = ""
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
         """Raises `AlreadyRegistered` when another function has the name, `AlreadyLaunched` when it is frozen."""
@@ -234,18 +317,11 @@ class Registry:
         self._add(self.steps, definition)
 
     def manifest(self) -> tuple[str, ...]:
-    registry: Registry | None = None
-    """Where it is registered."""
         """What runs may require of this process, sorted. Called once all modules are loaded.
 
         Raises `RegistrationError` for annotations that cannot be used, so that a worker says so at its start.
         """
         for workflow in self.workflows.values():
-        try:
-            self.timeout = None if timeout is None else positive_seconds("timeout", timeout)
-            self.max_run_attempts = check_run_attempts(max_run_attempts)
-        except InvalidArgument as error:
-            raise RegistrationError(f"{name}: {error.message}") from None
             workflow.check()
         for step in self.steps.values():
             _ = step.result
@@ -276,22 +352,3 @@ def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 def _place(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}" if code else repr(function)
-        self._frozen_by = ""
-        self._instance: ReferenceType[Starter] | None = None
-
-    @property
-    def instance(self) -> Starter | None:
-        """The instance that it belongs to, if there is one. Not kept alive by it."""
-        return None if self._instance is None else self._instance()
-
-    @instance.setter
-    def instance(self, instance: Starter | None) -> None:
-        self._instance = None if instance is None else ref(instance)
-
-    def freeze(self, why: str) -> None:
-        """From now on nothing may be added: what was told of it is to stay true. `why` is a sentence."""
-        self._frozen_by = why
-
-    def thaw(self) -> None:
-        """It may be added to again."""
-        self._frozen_by = ""

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine.backoff import Backoffs, retry
-from perdure.engine.bodies import ThreadsGone, run_body, run_in_thread
+from perdure.engine.bodies import Limit, ThreadsGone, run_body, run_in_thread
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.decide import Decision, Diverged, GiveUp, Raise, RetryIn, Return, Run, Wait, after_failure, decide
-from perdure.engine.failures import NONE, Failures, describe, rebuild
+from perdure.engine.failures import NONE, Failures, describe, is_outage, rebuild
 from perdure.engine.history import History
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall, PendingStep
@@ -31,7 +32,7 @@ from perdure.errors import (
     ReleaseRequested,
     TransactionMisused,
 )
-from perdure.model.outcome import Mismatch
+from perdure.model.outcome import ErrorRecord, Mismatch
 from perdure.model.rows import MAX_WRITES, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 NEVER_AGAIN = (EncodingFailed, DecodingFailed, TransactionMisused)
 """Failures that another attempt cannot help, or could only make worse."""
+
+OUTAGE_SECONDS = 5.0
+"""Pause of a step that has met an outage of our own database: whoever says so has tried for longer than that."""
 
 
 class Steps:
@@ -54,6 +58,8 @@ class Steps:
         self._threads = threads
         self._seq = 0
         self.in_progress: set[asyncio.Task[Any]] = set()
+        self._preemptible: dict[asyncio.Task[Any], Scope] = {}
+        self._preempted: set[asyncio.Task[Any]] = set()
         self.backoffs = Backoffs(park_after, lambda: bool(self.in_progress), run.park)
 
     async def perform(self, call: PendingStep[Any]) -> Any:
@@ -153,12 +159,15 @@ class Steps:
                     if output is not None:
                         self._log.record(self._write(call, index, StepStatus.SUCCEEDED, failures, output=output))
                 else:
-                    failures, then = self._judge(call, failures, error)
-                    self._record_failure(call, index, failures, then)
+                    failures, record, then = self._judge(call, failures, error)
+                    self._record_failure(call, index, failures, record, then)
             finally:
                 self.in_progress.discard(task)
-                if not self.in_progress and (self._run.stopping or self.backoffs):
-                    self._run.quiet()
+                if not self.in_progress:
+                    if self._run.stopping or self.backoffs:
+                        self._run.quiet()
+                elif self._preempted:
+                    self._insist()
             if self._run.stopping:
                 raise self._run.signal()
             if error is None:
@@ -184,35 +193,59 @@ class Steps:
         """Run the body once: what it raised, or what the run sees as its result and how that is written (None when it
         is written already, with number `seq`)."""
         definition = call.definition
-        timeout = definition.options.timeout
-        token = current_scope.set(Scope(self._run, index, call.name, failures.count + 1))
+        options = definition.options
+        scope = Scope(self._run, index, call.name, failures.count + 1)
+        token = current_scope.set(scope)
+        if options.preemptible:
+            self._preemptible[task] = scope
         try:
             if definition.transaction is not None:
                 return None, await self._in_transaction(call, index, failures, seq), None
-            if timeout is not None:
+            if options.timeout is not None:
                 threads = None if definition.is_async else self._threads
-                value = await run_body(
-                    definition.function, call.args, call.kwargs, name=call.name, seconds=timeout, threads=threads
-                )
+                limit = Limit(call.name, options.timeout, scope.stop)
+                value = await run_body(definition.function, call.args, call.kwargs, limit, threads)
             elif definition.is_async:
                 value = await definition.function(*call.args, **call.kwargs)
             else:
                 value = await run_in_thread(self._threads, definition.function, call.args, call.kwargs)
-            if self._run.dropping:
+            if self._run.stopping and self._dropped(task):
                 raise self._run.signal()
             output, seen = definition.result.round_trip(value, f"the result of step {call.name}")
         except ThreadsGone as signal:
             self._run.interrupt(signal)
             raise self._run.signal() from None
         except BaseException as error:
-            if self._run.dropping:
+            if self._run.stopping and self._dropped(task):
                 raise self._run.signal() from None
             if _not_its_own(error, task):
+                scope.stop()
                 raise
             return error, None, None
         finally:
             current_scope.reset(token)
+            if options.preemptible:
+                del self._preemptible[task]
+            if self._run.cancellations:
+                self._run.cancellations.pop(scope, None)
         return None, seen, output
+
+    def preempt(self) -> None:
+        """The run is cancelled gracefully: stop the bodies that are preemptible. Nothing of them is recorded."""
+        for task, scope in self._preemptible.items():
+            if task not in self._preempted:
+                self._preempted.add(task)
+                scope.stop()
+                task.cancel()
+        self._insist()
+
+    def _insist(self) -> None:
+        if self._preempted and self.in_progress <= self._preempted:
+            self._run.insist()
+
+    def _dropped(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether nobody wants what the body in this task gives."""
+        return self._run.dropping or task in self._preempted
 
     async def _in_transaction(self, call: PendingStep[Any], index: int, failures: Failures, seq: int) -> Any:
         """Run the body and commit its outcome with it.
@@ -229,11 +262,13 @@ class Steps:
             args, seconds = (connection, *call.args), definition.options.timeout
             if seconds is None:
                 return definition.function(*args, **call.kwargs)  # type: ignore[no-any-return]
-            return run_body(definition.function, args, call.kwargs, name=call.name, seconds=seconds, threads=None)
+            scope = current_scope.get()
+            limit = Limit(call.name, seconds, lambda: None if scope is None else scope.stop())
+            return run_body(definition.function, args, call.kwargs, limit, None)
 
         def record(value: Any) -> StepWrite:
             nonlocal seen
-            if run.dropping:
+            if self._dropped(asyncio.current_task()):
                 raise run.signal()
             if not self._log.admitted():
                 raise OwnershipLost("the lease of this worker has run out")
@@ -249,19 +284,24 @@ class Steps:
 
     def _judge(
         self, call: PendingStep[Any], failures: Failures, error: BaseException
-    ) -> tuple[Failures, RetryIn | GiveUp]:
-        """The failures with this one, and what follows."""
+    ) -> tuple[Failures, ErrorRecord, RetryIn | GiveUp]:
+        """The failures with this one, unless it is none of the step; its record; and what follows."""
         options = call.definition.options
         record = describe(error)
+        if is_outage(error):
+            return failures, record, RetryIn(OUTAGE_SECONDS)
         failures = failures.plus(record)
         declined = isinstance(error, NEVER_AGAIN) or not _worth_retrying(options, error)
-        return failures, after_failure(call.definition.policy, call.name, failures, record, declined=declined)
+        then = after_failure(call.definition.policy, call.name, failures, record, declined=declined)
+        return failures, record, then
 
-    def _record_failure(self, call: PendingStep[Any], index: int, failures: Failures, then: RetryIn | GiveUp) -> None:
+    def _record_failure(
+        self, call: PendingStep[Any], index: int, failures: Failures, record: ErrorRecord, then: RetryIn | GiveUp
+    ) -> None:
         match then:
             case RetryIn(seconds):
                 # Not an outcome, replay does not look at it: it tells people why the step waits.
-                last = failures.errors[-1].to_json()
+                last = replace(record, attempts=()).to_json()
                 write = self._write(call, index, StepStatus.RETRYING, failures, error=last, wake_in=seconds)
             case GiveUp(error):
                 write = self._write(call, index, StepStatus.FAILED, failures, error=error.to_json())

@@ -16,11 +16,11 @@ recorded under: a recorded failure is found again wherever its class is moved to
 
 from __future__ import annotations
 
+from perdure.errors.arguments import InvalidArgument
 from perdure.errors.base import PerdureError
 from perdure.errors.client import (
     ClientClosed,
     ConflictingWorkflow,
-    InvalidArgument,
     NonExistentWorkflow,
     WaitTimeout,
     WorkflowNotFinished,

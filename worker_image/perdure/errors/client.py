@@ -6,12 +6,6 @@ from perdure.errors.base import PerdureError
 from perdure.errors.store import SystemDatabaseError
 
 
-class InvalidArgument(PerdureError):
-    """An argument of a call is out of its range: an empty or too long id, a length of time of zero."""
-
-    code = "PRD-520"
-
-
 class ConflictingWorkflow(SystemDatabaseError):
     """The id belongs to a run of another workflow, or to one of this workflow with another input."""
 

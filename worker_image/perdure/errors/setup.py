@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.errors.arguments import InvalidArgument
 from perdure.errors.base import PerdureError
 
 
@@ -17,7 +18,7 @@ class AlreadyRegistered(PerdureError):
     code = "PRD-102"
 
 
-class RegistrationError(PerdureError):
+class RegistrationError(InvalidArgument):
     """A function cannot be a workflow or a step (a generator, an unreadable signature, a bad option)."""
 
     code = "PRD-103"

@@ -13,13 +13,18 @@ class StepTimeout(PerdureError):
 
 
 class MaxStepRetriesExceeded(PerdureError):
-    """A step with more than one attempt failed in all of them; `errors` holds one line for each."""
+    """A step with more than one attempt failed in all of them, or was not worth a further one.
+
+    `errors` are the failures, oldest first, each of its own class where that can be built here, else `StepFailed`.
+    `attempts` says how many there were: of very many only the first and the latest are kept.
+    """
 
     code = "PRD-405"
 
-    def __init__(self, message: str, errors: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, errors: tuple[Exception, ...] = (), attempts: int | None = None) -> None:
         super().__init__(message)
         self.errors = errors
+        self.attempts = len(errors) if attempts is None else attempts
 
 
 class StepFailed(PerdureError):

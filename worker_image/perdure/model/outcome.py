@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.model.rows import WaitingFor
 
@@ -19,7 +20,8 @@ NO_WAKE = -1
 class ErrorRecord:
     """A failure as it is stored and shown: class name, message, our stable code when it has one.
 
-    `raised` is what is needed beside the message to raise it again (JSON, written and read by the engine).
+    `raised` is what is needed beside the message to raise it again (JSON, written and read by the engine). `attempts`
+    are the failures behind a step that was tried several times, oldest first.
     """
 
     type: str
@@ -27,10 +29,11 @@ class ErrorRecord:
     code: str = ""
     step: str = ""
     raised: str = ""
+    attempts: tuple[ErrorRecord, ...] = ()
 
     def to_json(self) -> str:
         """JSON object, ASCII only, without empty fields."""
-        return json.dumps({key: value for key in FIELDS if (value := getattr(self, key))})
+        return json.dumps(self._fields())
 
     @classmethod
     def from_json(cls, text: str) -> ErrorRecord:
@@ -41,7 +44,20 @@ class ErrorRecord:
             data = None
         if not isinstance(data, dict):
             return cls(type="Error", message=text)
-        known = {key: str(data[key]) for key in FIELDS if key in data}
+        return cls._of(data)
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {key: value for key in FIELDS if (value := getattr(self, key))}
+        if self.attempts:
+            fields["attempts"] = [each._fields() for each in self.attempts]
+        return fields
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> ErrorRecord:
+        known: dict[str, Any] = {key: str(data[key]) for key in FIELDS if key in data}
+        attempts = data.get("attempts")
+        if isinstance(attempts, list):
+            known["attempts"] = tuple(cls._of(each) for each in attempts if isinstance(each, dict))
         return cls(**{"type": "Error", "message": "", **known})
 
 
