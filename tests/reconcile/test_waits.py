@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import asyncpg
+import perdure
 
 from tests.reconcile.harness import POOL, Place, claim_one, condition, eventually, register, running
 
@@ -72,3 +73,34 @@ async def test_a_full_pool_says_so(place: Place, conn: asyncpg.Connection[Any]) 
         shown = await place.until("second", lambda status: waits(status) == "NoFreeSlot", "no slot")
     assert "spec.scaling.max" in shown["status"]["message"]
     assert condition(shown["status"], "Stalled")["status"] == "False"
+
+
+async def test_a_paused_queue_and_its_limits_are_named_waits(place: Place, conn: asyncpg.Connection[Any]) -> None:
+    async with (
+        running(place.settings(), place.url),
+        perdure.Client(place.url, place.namespace, listen=False) as client,
+    ):
+        await place.apply("default", POOL, "WorkerPool")
+        worker = await register(conn, place, manifest=("workflow:flows.hello",), slots=4)
+        await client.queues.apply("default", paused=True)
+        started = time.monotonic()
+        await place.apply("first", {"workflow": "flows.hello"})
+        shown = await place.until("first", lambda status: waits(status) == "QueuePaused", "paused")
+        assert time.monotonic() - started < 7
+        assert "queue default is paused" in shown["status"]["message"]
+        assert condition(shown["status"], "Stalled")["status"] == "False"
+
+        await client.queues.apply("default", paused=False, concurrency=1, rate=perdure.RateLimit(1, 3600))
+        await claim_one(conn, worker)
+        started = time.monotonic()
+        await place.apply("second", {"workflow": "flows.hello"})
+        shown = await place.until("second", lambda status: waits(status) == "QueueLimit", "at its limit")
+        assert time.monotonic() - started < 7
+        assert "lets 1 run at once run" in shown["status"]["message"]
+
+        await client.queues.apply("default", rate=perdure.RateLimit(1, 3600))
+        shown = await place.until("second", lambda status: waits(status) == "RateLimit", "by its rate")
+        assert "lets 1 run begin in 3600 s" in shown["status"]["message"]
+
+        await client.queues.delete("default")
+        await place.until("second", lambda status: waits(status) == "FreeWorker", "no limits")

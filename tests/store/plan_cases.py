@@ -230,6 +230,7 @@ CASES = [
     case("status_postpone", [IDS, 60.0], "workflows_pkey", 400),
     case("backlog_pool", ["ns", "default", 2000], "workflows_open workflows_ready workflows_suspended", 30_000),
     case("backlog_live_workers", ["ns", "default"], "", 250),
+    case("backlog_limits", ["ns", 2000], "workflows_running", 200),
     case("queue_apply", ["ns", "q1", 3, None, 1, 100, 60.0, None, ""], "", 2),
     case("queue_create", ["ns", "new", 3, None, 1, 100, 60.0, False, ""], "", 1),
     case("queue_list", ["ns", None], "", 100),

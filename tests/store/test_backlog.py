@@ -2,9 +2,10 @@ from datetime import UTC, datetime
 
 import pytest
 from perdure.model.outcome import ErrorRecord, Failed, Parked, Released, Succeeded
+from perdure.model.queues import QueueLimits
 from perdure.model.rows import WaitingFor
 from perdure.model.states import CancelMode, RunStatus, WorkerState
-from perdure.store import backlog, runs, workers
+from perdure.store import backlog, queues, runs, workers
 from perdure.store.backlog import PhaseCount
 
 from tests.store.builders import (
@@ -53,6 +54,26 @@ async def test_backlog_of_a_pool_by_version(conn: Connection) -> None:
     assert unbound.oldest_ready_seconds == pytest.approx(100, abs=5)
     assert (bound.version, bound.ready, bound.running, bound.waiting) == ("v1", 1, 1, 2)
     assert bound.oldest_ready_seconds < 50
+
+
+async def test_runs_that_the_limits_of_their_queue_hold_back_need_no_worker_and_keep_their_version(
+    conn: Connection,
+) -> None:
+    await one_of_each(conn)
+    await let_time_pass(conn, "waiting_since", 100, "new-2")
+    for name in ("slow", "released"):
+        await queues.apply(conn, "ns", name, QueueLimits(), paused=True)
+    await queues.apply(conn, "ns", "default", QueueLimits(concurrency=2), paused=False)
+    for n in range(5):
+        await add_run(conn, f"more-{n}")
+
+    unbound, bound = await backlog.pool_backlog(conn, "ns", "default")
+
+    assert (unbound.ready, unbound.running, unbound.waiting) == (2, 0, 6)
+    assert unbound.oldest_ready_seconds < 50
+    assert (bound.version, bound.ready, bound.running, bound.waiting) == ("v1", 0, 1, 3)
+    assert bound.oldest_ready_seconds == 0
+    assert [each.queue for each in await backlog.queue_depths(conn) if each.namespace == "ns"] == ["default", "default"]
 
 
 async def test_a_version_is_open_while_anything_of_it_is(conn: Connection) -> None:

@@ -53,6 +53,7 @@ class Waits:
             rows = await backlog.unclaimed(connection, namespace, BATCH)
             if not rows:
                 return
+            limited = {each.name: each for each in await backlog.reached_limits(connection, namespace)}
             pools = {entry.name: entry.value for entry in self._cache.pools.of_namespace(namespace)}
             facts = {
                 name: await self._facts(connection, namespace, name, pools[name])
@@ -61,11 +62,13 @@ class Waits:
             changes = []
             reasons: dict[Unclaimed, WaitingFor] = {}  # runs that wait in numbers wait for the same
             for row in rows:
-                run = Unclaimed(namespace, row.pool, row.queue, tuple(row.requires), row.version, row.suspended)
+                queue = limited.get(row.queue)
+                key = row.partition_key if queue is not None and queue.limits.partition_concurrency is not None else ""
+                run = Unclaimed(namespace, row.pool, row.queue, tuple(row.requires), row.version, row.suspended, key)
                 reason = reasons.get(run)
                 if reason is None:
-                    reason = reasons[run] = waiting_for(run, facts.get(row.pool), sorted(pools))
-                if differs(row.waiting_for, reason):
+                    reason = reasons[run] = waiting_for(run, facts.get(row.pool), sorted(pools), queue)
+                if differs(row.waiting_for, reason, queue, key):
                     changes.append((row.id, row.fence, reason))
             if changes:
                 await backlog.set_waiting(connection, changes)
@@ -98,6 +101,7 @@ class Waits:
                     slots=each.slots,
                     accepts=each.accepts,
                     retired=each.retired,
+                    id=each.id,
                 )
                 for each in workers
             ),

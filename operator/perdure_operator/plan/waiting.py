@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from perdure.model.queues import ReachedLimits
 from perdure.model.rows import WaitingFor
 from perdure.resources.conditions import WaitKind
 
+from perdure_operator.plan import limits
 from perdure_operator.plan.names import did_you_mean, listed
 from perdure_operator.plan.pods import Trouble
 
@@ -28,6 +30,7 @@ class Unclaimed:
     requires: tuple[str, ...]
     version: str | None
     suspended: bool
+    partition_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Worker:
 
     retired: bool = False
     """It claims only runs that are bound to its version."""
+
+    id: str = ""
 
     def may_take(self, run: Unclaimed) -> bool:
         """Whether a free slot of it is one for this run, as far as queue and version go."""
@@ -71,8 +76,11 @@ class PoolFacts:
     """Runs that its workers hold, by version."""
 
 
-def waiting_for(run: Unclaimed, pool: PoolFacts | None, pools: Sequence[str]) -> WaitingFor:
-    """Why the run has not started. `pool` is None when the namespace has none of that name; `pools` are its pools."""
+def waiting_for(
+    run: Unclaimed, pool: PoolFacts | None, pools: Sequence[str], queue: ReachedLimits | None = None
+) -> WaitingFor:
+    """Why the run has not started. `pool` is None when the namespace has none of that name; `pools` are its pools.
+    `queue` has the limits of its queue, None when it has none."""
     if run.suspended:
         return _wait(WaitKind.SUSPENDED, "", "spec.suspend is true; set it to false to let the run go on")
     if pool is None:
@@ -86,6 +94,8 @@ def waiting_for(run: Unclaimed, pool: PoolFacts | None, pools: Sequence[str]) ->
         )
     if pool.suspended:
         return _wait(WaitKind.POOL_SUSPENDED, pool.name, f"set spec.suspend of WorkerPool {pool.name} to false")
+    if queue is not None and queue.paused:
+        return limits.paused(queue)
     version = run.version or pool.version
     eligible = [worker for worker in pool.workers if worker.may_take(run)]
     if not eligible:
@@ -93,6 +103,11 @@ def waiting_for(run: Unclaimed, pool: PoolFacts | None, pools: Sequence[str]) ->
     able = [worker for worker in eligible if set(run.requires) <= worker.manifest]
     if not able:
         return _unknown(run, pool, eligible)
+    if queue is not None:
+        ids = (worker.id for worker in able)
+        limit = limits.reached(queue, run.partition_key, run.version is not None, ids)
+        if limit is not None:
+            return limit
     if sum(worker.slots for worker in able) <= _held(pool, able):
         return _wait(
             WaitKind.NO_FREE_SLOT,
@@ -111,10 +126,17 @@ IN_TURN = frozenset({WaitKind.FREE_WORKER, WaitKind.NO_FREE_SLOT})
 """Two words for waiting one's turn, between which a busy pool changes every moment."""
 
 
-def differs(stored: WaitingFor | None, found: WaitingFor) -> bool:
-    """Whether the found reason is worth writing: it is another one, and not only the other word for a busy pool."""
-    if stored is None or stored.kind != found.kind:
-        return stored is None or not {stored.kind, found.kind} <= IN_TURN
+def differs(
+    stored: WaitingFor | None, found: WaitingFor, queue: ReachedLimits | None = None, partition_key: str = ""
+) -> bool:
+    """Whether the found reason is worth writing: it is another one, and not only the other word for a busy pool, or the
+    word for a limit's being reached between two looks."""
+    if stored is None:
+        return True
+    if found.kind in IN_TURN and queue is not None and limits.may_say(queue, partition_key, stored):
+        return False
+    if stored.kind != found.kind:
+        return not {stored.kind, found.kind} <= IN_TURN
     return stored != found
 
 

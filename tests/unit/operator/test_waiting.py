@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perdure.model.queues import QueueLimits, RateLimit, ReachedLimits
 from perdure.model.rows import WaitingFor
 from perdure.resources.conditions import WaitKind
 from perdure_operator.plan.names import MAX_LISTED, did_you_mean, listed
@@ -158,3 +159,55 @@ def test_there_is_always_an_answer_with_a_known_word_and_a_sentence(run: Unclaim
 def test_sentences_have_no_numbers_that_change_by_themselves() -> None:
     busy: dict[str, Any] = {"running": {"v2": 7}}
     assert waiting_for(RUN, replace(POOL, running={"v2": 4}), []) == waiting_for(RUN, replace(POOL, **busy), [])
+
+
+def limited(*, paused: bool = False, reached: dict[str, Any] | None = None, **limits: Any) -> ReachedLimits:
+    return ReachedLimits("default", QueueLimits(**limits), paused, **(reached or {}))
+
+
+FULL = limited(concurrency=3, reached={"full": True})
+OF_PARTITIONS = limited(partition_concurrency=1, reached={"full_partitions": frozenset({"acme"})})
+OF_WORKERS = limited(worker_concurrency=2, reached={"full_workers": frozenset({"w1", "w9"})})
+SPENT = limited(rate=RateLimit(100, 60), reached={"spent": True})
+OF_QUEUES = {WaitKind.QUEUE_PAUSED, WaitKind.QUEUE_LIMIT, WaitKind.RATE_LIMIT}
+NAMED = replace(POOL, workers=(replace(WORKER, id="w1"),))
+
+
+@pytest.mark.parametrize(
+    ("queue", "run", "pool", "kind", "says"),
+    [
+        (limited(paused=True), RUN, POOL, WaitKind.QUEUE_PAUSED, 'client.queues.resume("default")'),
+        (limited(paused=True), RUN, NO_WORKER, WaitKind.QUEUE_PAUSED, "queue default is paused"),
+        (limited(paused=True), RUN, None, WaitKind.NO_WORKER_POOL, "orders"),
+        (FULL, RUN, POOL, WaitKind.QUEUE_LIMIT, "it lets 3 runs at once run"),
+        (FULL, RUN, replace(POOL, running={"v2": 4}), WaitKind.QUEUE_LIMIT, "is at its limit"),
+        (FULL, RUN, NO_WORKER, WaitKind.POOL_STARTING, "is starting"),
+        (limited(concurrency=3), RUN, POOL, WaitKind.FREE_WORKER, "takes it"),
+        (OF_PARTITIONS, replace(RUN, partition_key="acme"), POOL, WaitKind.QUEUE_LIMIT, "1 run of partition acme at"),
+        (OF_PARTITIONS, replace(RUN, partition_key="other"), POOL, WaitKind.FREE_WORKER, "takes it"),
+        (OF_WORKERS, RUN, NAMED, WaitKind.QUEUE_LIMIT, "2 runs of each worker at once"),
+        (OF_WORKERS, RUN, POOL, WaitKind.FREE_WORKER, "takes it"),
+        (SPENT, RUN, POOL, WaitKind.RATE_LIMIT, "lets 100 runs begin in 60 s"),
+        (SPENT, replace(RUN, version="v2"), POOL, WaitKind.FREE_WORKER, "takes it"),
+    ],
+)
+def test_limits_of_the_queue_are_named(
+    queue: ReachedLimits, run: Unclaimed, pool: PoolFacts | None, kind: str, says: str
+) -> None:
+    found = waiting_for(run, pool, ["mails"], queue)
+    assert (found.kind, says in found.message) == (kind, True), found
+    assert found.name == ("default" if found.kind in OF_QUEUES else "orders")
+
+
+@pytest.mark.parametrize("queue", [FULL, SPENT])
+def test_a_limit_stays_the_reason_while_a_place_is_free_for_a_moment(queue: ReachedLimits) -> None:
+    stored = waiting_for(RUN, POOL, [], queue)
+    moment = waiting_for(RUN, POOL, [], replace(queue, full=False, spent=False))
+    assert moment.kind == WaitKind.FREE_WORKER
+    assert not differs(stored, moment, queue)
+    assert differs(moment, stored, queue)
+    assert differs(stored, moment, None), "the limits were taken off"
+    assert differs(stored, moment, limited(concurrency=99)), "the limits have changed"
+    paused = waiting_for(RUN, POOL, [], replace(queue, paused=True))
+    assert differs(stored, paused, queue)
+    assert differs(paused, moment, queue), "it was resumed"

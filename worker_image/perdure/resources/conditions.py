@@ -125,6 +125,9 @@ class WaitKind(StrEnum):
     POOL_STARTING = "PoolStarting"
     POOL_NOT_READY = "PoolNotReady"
     POOL_SUSPENDED = "PoolSuspended"
+    QUEUE_PAUSED = "QueuePaused"
+    QUEUE_LIMIT = "QueueLimit"
+    RATE_LIMIT = "RateLimit"
     NO_WORKER_VERSION = "NoWorkerVersion"
     UNKNOWN_WORKFLOW = "UnknownWorkflow"
     UNKNOWN_STEP = "UnknownStep"
@@ -141,6 +144,9 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
     WaitKind.FREE_WORKER: "It is ready; the next worker of its pool with a free slot takes it.",
     WaitKind.NO_FREE_SLOT: "All slots of the pool are taken; it is its turn as soon as one is free.",
     WaitKind.NO_WORKER_POOL: "No WorkerPool of that name in the namespace, or none that serves its queue.",
+    WaitKind.QUEUE_PAUSED: "Its queue is paused: nothing of it is taken.",
+    WaitKind.QUEUE_LIMIT: "As many runs of its queue, or of its partition, run as its limits allow; it is its turn after.",
+    WaitKind.RATE_LIMIT: "As many runs of its queue have begun as its rate allows for now.",
     WaitKind.POOL_STARTING: "Worker pods of the pool are on their way up.",
     WaitKind.POOL_NOT_READY: "No worker pod of the pool becomes ready; the message says why.",
     WaitKind.POOL_SUSPENDED: "The pool is suspended.",

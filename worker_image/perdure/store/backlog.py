@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg
 
+from perdure.model.queues import QueueLimits, RateLimit, ReachedLimits
 from perdure.model.rows import WaitingFor
 from perdure.model.states import RunStatus, WorkerState
 from perdure.store import waiting
@@ -77,6 +78,7 @@ class UnclaimedRun:
     suspended: bool
     waiting_for: WaitingFor | None
     waiting_since: datetime
+    partition_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +155,30 @@ async def unclaimed(
             suspended=row["suspended"],
             waiting_for=waiting.decode(row["waiting_for"]),
             waiting_since=row["waiting_since"],
+            partition_key=row["partition_key"],
         )
         for row in rows
+    ]
+
+
+async def reached_limits(connection: asyncpg.Connection[Any], namespace: str) -> list[ReachedLimits]:
+    """The queues of the namespace that have limits. Of each at most `COUNT_LIMIT` running runs are looked at."""
+    return [
+        ReachedLimits(
+            name=row["name"],
+            limits=QueueLimits(
+                row["concurrency"],
+                row["worker_concurrency"],
+                row["partition_concurrency"],
+                None if row["rate_runs"] is None else RateLimit(row["rate_runs"], row["rate_seconds"]),
+            ),
+            paused=row["paused"],
+            full=row["is_full"],
+            full_workers=frozenset(row["full_workers"]),
+            full_partitions=frozenset(row["full_partitions"]),
+            spent=row["is_spent"],
+        )
+        for row in await connection.fetch(sql("backlog_limits"), namespace, COUNT_LIMIT)
     ]
 
 

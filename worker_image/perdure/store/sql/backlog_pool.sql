@@ -1,4 +1,6 @@
 -- Purpose: how much there is to do in one pool, by version: the input of scaling and of retiring versions.
+-- Runs of a queue that is paused, and as many as its concurrency does not let run now, count as waiting: no worker more
+-- would take them.
 -- Run by: the operator, every few seconds for each pool. Each count stops at $3, and the oldest ready run is
 -- searched among the counted, so that a huge backlog costs no more than a large one.
 -- Locks: none. Expected index: workflows_ready, workflows_suspended, workflows_open, one look-up for each queue,
@@ -44,8 +46,8 @@ WITH RECURSIVE ready_key(queue, version) AS (
             WHERE w.status IN (20, 30, 40) AND w.status = k.status AND w.namespace = $1::text AND w.pool = $2::text
               AND coalesce(w.version, '') > k.version
             ORDER BY coalesce(w.version, '') LIMIT 1) next
-), counted AS (
-    SELECT k.version, 'ready' AS what, head.runs, head.since
+), ready AS MATERIALIZED (
+    SELECT k.version, head.runs, head.since, coalesce(room.runs, head.runs) AS room
       FROM ready_key k
      CROSS JOIN LATERAL (
            SELECT count(*) AS runs, min(h.waiting_since) AS since
@@ -54,6 +56,22 @@ WITH RECURSIVE ready_key(queue, version) AS (
                       AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
                       AND coalesce(w.version, '') = k.version
                     LIMIT $3::integer) h) head
+      LEFT JOIN perdure.queues q ON q.namespace = $1::text AND q.name = k.queue
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN q.paused THEN 0
+                       WHEN q.concurrency IS NOT NULL THEN greatest(0, q.concurrency - (
+                           SELECT count(*)
+                             FROM (SELECT FROM perdure.workflows w
+                                    WHERE w.namespace = $1::text AND w.queue = k.queue AND w.status = 30
+                                    LIMIT q.concurrency) running)) END AS runs) room
+), counted AS (
+    SELECT ready.version, 'ready' AS what, least(ready.runs, ready.room) AS runs,
+           CASE WHEN ready.room > 0 THEN ready.since END AS since
+      FROM ready
+    UNION ALL
+    SELECT ready.version, 'waiting', ready.runs - ready.room, NULL
+      FROM ready
+     WHERE ready.room < ready.runs
     UNION ALL
     SELECT k.version, 'waiting', head.runs, NULL
       FROM suspended_key k

@@ -1,5 +1,5 @@
 -- Purpose: the queues that have ready runs, how many, and for how long the oldest has been ready. Counts stop at $1,
--- and the oldest is searched among the counted.
+-- and the oldest is searched among the counted. Paused queues are left out: nothing of them can be taken.
 -- Run by: the operator that leads, every few seconds, for metrics and the alerts made of them.
 -- Locks: none. Expected index: workflows_ready, one look-up for each queue, then the counted entries.
 -- Zero rows: nothing is ready anywhere.
@@ -25,3 +25,5 @@ SELECT queue.namespace, queue.pool, queue.name AS queue, head.runs AS ready,
                 WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
                   AND w.namespace = queue.namespace AND w.pool = queue.pool AND w.queue = queue.name
                 LIMIT $1::integer) h) head
+ WHERE NOT EXISTS (SELECT FROM perdure.queues q
+                    WHERE q.namespace = queue.namespace AND q.name = queue.name AND q.paused)
