@@ -109,7 +109,28 @@ UNFENCED: dict[str, set[str]] = {
         "sweep_cascade_children",
         "sweep_overdue",
     },
-    "Comes from outside: makes runs, puts messages into inboxes": {"client_start", "client_start_here", "client_send"},
+    "The same, in a transaction that has locked the run and decides on what it found; it raises the fence": {
+        "manage_attributes",
+        "manage_delay",
+        "manage_fork",
+        "manage_fork_streams",
+        "manage_resume",
+        "manage_rewind",
+        "manage_rewind_streams",
+    },
+    "A debounced run that nobody has had yet, and the key that it is found by": {
+        "debounce_done",
+        "debounce_lock",
+        "debounce_postpone",
+        "debounce_sweep",
+    },
+    "Comes from outside: makes runs, puts messages into inboxes": {
+        "client_start",
+        "client_start_here",
+        "client_send",
+        "schedule_start",
+        "signal_send",
+    },
     "A note beside the run, which is no part of what it has done": {
         "backlog_set_waiting",  # it has a fence of its own kind: see test_a_reason_is_not_written_under_another_fence
         "client_watch",
@@ -163,6 +184,11 @@ def writing() -> set[str]:
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'migrations' ORDER BY 1"
 
+        "schedule_apply",
+        "schedule_decided",
+        "schedule_delete",
+        "schedule_pause",
+        "schedule_prune",
 
 async def empty(conn: Connection) -> None:
     """As after the migrations: cheaper than another database."""

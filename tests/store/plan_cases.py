@@ -85,6 +85,16 @@ def calls_of(runs: Sequence[str], *columns: list[Any]) -> list[Any]:
 
 N = len(OWNED)
 
+FROM = ["9999-01-01", ""]
+"""Where a list begins that has the newest first."""
+
+LISTED = "workflows_listed_live workflows_listed_succeeded workflows_listed_others"
+
+SCHEDULES = [f"s{n:06}" for n in range(1, 101)]
+RULE = ["0 * * * *", "UTC", "skip", "latest", 3600.0, 0.0]
+SCHEDULE = [*RULE, "x", "workflow:x", "[]", "p", "q", 100, None, "", None, None]
+"""What a schedule says beside its name, in the order of the statement."""
+
 CASES = [
     case(
         "call_start",
@@ -260,4 +270,33 @@ WITHOUT_TABLES = {
     "role_settings",
     "transaction_begin",
 }
+    case(
+        "schedule_apply",
+        ["ns", "", True, SCHEDULES, *([each] * 100 for each in SCHEDULE)],
+        "",
+        300,
+    ),
+    case("schedule_prune", ["none", "o", SCHEDULES], "schedules_pkey", 10),
+    case("schedule_delete", ["ns", "s000001"], "schedules_pkey", 1),
+    case("schedule_pause", ["ns", "s000001", True], "schedules_pkey", 1),
+    case("schedule_read", ["ns", "s000100", 500], "schedules_pkey", 500),
+    case("schedule_get", ["ns", "s000001"], "schedules_pkey", 1),
+    case("schedule_due", [20], "schedules_due schedules_queued workflows_scheduled schedules_pkey", 400),
+    case("schedule_open", [["ns"] * 100, SCHEDULES, 100], "workflows_scheduled", 150),
+    case("schedule_start", [["ns"] * 100, SCHEDULES, NEW[:100]], "schedules_pkey", 600),
+    case(
+        "schedule_decided",
+        [
+            ["ns"] * 100,
+            SCHEDULES,
+            *([each] * 100 for each in ("2026-01-01Z", None, None, None, None, 0, 0, None)),
+            60.0,
+        ],
+        "schedules_pkey",
+        300,
+    ),
+    case("debounce_lock", ["ns", "x", "k000001", "new", "call"], "", 1),
+    case("debounce_postpone", ["p000004", "ns", "x", 5.0, 60.0, "[]"], "workflows_pkey", 5),
+    case("debounce_done", ["ns", "x", "k000001", "p000004", "call", 16], "debounces_pkey workflows_pkey", 3),
+    case("debounce_sweep", [100, 3600.0], "debounces_due workflows_pkey debounces_pkey", 500),
 """Statements that touch no table of ours, or only the list of migrations."""

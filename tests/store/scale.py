@@ -6,6 +6,7 @@ import asyncpg
 
 MESSAGES, EVENTS = 100_000, 20_000
 FINISHED, READY, WORKERS, RUNNING_EACH, WAITING, MANY, STEPS_EACH = 100_000, 100_000, 50, 4, 2_000, 400, 3
+SCHEDULES = 20_000
 SLEEPING, KEYS = 100_000, 20_000
 
 SEED = f"""
@@ -112,6 +113,19 @@ INDEXES = """
 SELECT format('DROP INDEX perdure.%I', i.indexname) AS drop, i.indexdef AS create
   FROM pg_indexes i
  WHERE i.schemaname = 'perdure' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conname = i.indexname)
+-- Schedules: some are due, some wait for a run that has not ended, some are paused. And debounced keys, old ones too.
+INSERT INTO perdure.schedules (namespace, name, cron, time_zone, overlap, catch_up, catch_up_window, jitter, workflow,
+                               requires, input, pool, queue, priority, partition_key, paused, next_at, queued_tick)
+SELECT 'ns', 's' || lpad(n::text, 6, '0'), '0 * * * *', 'UTC', 'skip', 'latest', '1 hour', '0', 'x', 'workflow:x', '[]',
+       'default', 'default', 100, '', n % 50 = 0, now() + (n - 200) * interval '1 second',
+       CASE WHEN n % 100 = 1 THEN now() END
+  FROM generate_series(1, {SCHEDULES}) n;
+UPDATE perdure.workflows SET schedule = 's' || substr(id, 2) WHERE id LIKE 'p00%1';
+INSERT INTO perdure.debounces (namespace, workflow, key, run_id, due_at)
+SELECT 'ns', 'x', 'k' || lpad(n::text, 6, '0'), 'p' || lpad((n % {WAITING} + 1)::text, 6, '0'),
+       now() + (n - 500) * interval '1 minute'
+  FROM generate_series(1, {SCHEDULES}) n;
+
 """
 
 

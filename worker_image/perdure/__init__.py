@@ -6,7 +6,10 @@ from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
 from perdure.api.calls import get_event, recv, send, set_event, sleep
 from perdure.api.children import ChildHandle
+from perdure.api.debounce import debounce
+from perdure.api.schedules import scheduled_tick
 from perdure.client import Client, Handle
+from perdure.client.schedules import Schedule
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
 from perdure.engine.pending import PendingCall, PendingStep
 from perdure.errors import (
@@ -14,6 +17,7 @@ from perdure.errors import (
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
     ClientClosed,
     ConfigurationError,
+    ConflictingSchedule,
     ConflictingWorkflow,
     ControlSignal,
     DecodingFailed,
@@ -25,8 +29,10 @@ from perdure.errors import (
     MaxRecoveryAttemptsExceeded,
     MaxStepRetriesExceeded,
     NonExistentQueue,
+    NonExistentSchedule,
     NonExistentWorkflow,
     NotInWorkflow,
+    PatchNondeterminism,
     PayloadTooLarge,
     PerdureError,
     StepBuiltElsewhere,
@@ -58,11 +64,13 @@ __all__ = [
     "AwaitedWorkflowCancelled",
     "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "CancelMode",
+    "CatchUp",
     "ChildHandle",
     "Client",
     "ClientClosed",
     WorkflowIdInUse,
     "ConfigurationError",
+    "ConflictingSchedule",
     "ConflictingWorkflow",
     "ControlSignal",
     "DecodingFailed",
@@ -75,9 +83,12 @@ __all__ = [
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
     "NonExistentQueue",
+    "NonExistentSchedule",
     "NonExistentWorkflow",
     "NotInWorkflow",
     "NO_TIMEOUT",
+    "Overlap",
+    "PatchNondeterminism",
     "PayloadTooLarge",
     "PendingCall",
     "PendingStep",
@@ -85,6 +96,9 @@ __all__ = [
     "PreparedStart",
     "RunInfo",
     "RunStatus",
+    "Schedule",
+    "ScheduleInfo",
+    "ScheduledTick",
     "StartOptions",
     "StepBuiltElsewhere",
     "StepFailed",
@@ -101,10 +115,12 @@ __all__ = [
     "WorkflowNotFinished",
     "__version__",
     "current",
+    "debounce",
     "get_event",
     "idempotency",
     "is_active",
     "recv",
+    "scheduled_tick",
     "send",
     "set_event",
     "sleep",

@@ -10,8 +10,10 @@ import asyncio
 import random
 from typing import Any
 
+import asyncpg
 from perdure.errors import StoreUnavailable
 from perdure.store import runs, sweeps, wakes, workers
+from perdure.store.firing import fire_due
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
@@ -27,6 +29,12 @@ ROUND_SECONDS = 1.0
 """Time between two rounds: the precision with which delayed runs start and deadlines end them without a worker."""
 
 BATCH = 100
+AWAITED_BATCH = 500
+"""Runs looked at in a round that other runs wait for: a few milliseconds of Postgres' time."""
+
+FIRINGS = 20
+"""Transactions in a round that fire schedules: hundreds of one minute, before the other sweeps have their turn."""
+
 FORGET_SECONDS = 600.0
 """Time between two removals of old worker rows."""
 
@@ -82,6 +90,7 @@ class Housekeeping:
             await self._mark_expired()
         await self._recovery.move_all()
 
+        await self._fire_schedules()
     async def _mark_expired(self) -> None:
         async with self._session.connection("expire") as connection:
             dead = await workers.mark_expired(connection, BATCH)
@@ -91,6 +100,21 @@ class Housekeeping:
             log.warning("leases ran out, workers marked dead", workers=dead)
 
     async def _wake(self, connection: Any) -> None:
+    async def _fire_schedules(self) -> None:
+        """Schedules tick also while no worker is there: their runs are what brings workers back."""
+        try:
+            async with self._session.connection("schedules") as connection:
+                for _ in range(FIRINGS):
+                    fired = await fire_due(connection)
+                    if not fired.seen:
+                        return
+                    for outcome, ticks in fired.outcomes.items():
+                        self._metrics.count(names.SCHEDULE_TICKS, outcome, by=ticks)
+                    for namespace, pool in {(run.namespace, run.pool) for run in fired.runs}:
+                        self._notifier.ready(namespace, pool)
+        except asyncpg.PostgresError as error:
+            log.warning("schedules could not be fired; they are in the next round", error=error)
+
         woken = set(await sweeps.wake_due(connection, BATCH))
         woken |= {(each.namespace, each.pool) for each in await wakes.announce_untold(connection, BATCH) if each.ready}
         for namespace, pool in woken:

@@ -34,6 +34,7 @@ from perdure.errors.replay import (
     InputMismatch,
     InsideStep,
     NotInWorkflow,
+    PatchNondeterminism,
     StepBuiltElsewhere,
     InsideWorkflow,
     UnexpectedStep,
@@ -47,6 +48,7 @@ from perdure.errors.runs import (
     WorkflowCancelled,
     WorkflowFailed,
 )
+from perdure.errors.schedules import ConflictingSchedule, NonExistentSchedule
 from perdure.errors.setup import (
     AlreadyRegistered,
     BootstrapFailed,
@@ -85,6 +87,7 @@ __all__ = [
     "CancelRequested",
     "ClientClosed",
     "ConfigurationError",
+    "ConflictingSchedule",
     "ConflictingWorkflow",
     "ControlSignal",
     "DecodingFailed",
@@ -102,9 +105,11 @@ __all__ = [
     "MigrationFailed",
     "MigrationFilesChanged",
     "NonExistentQueue",
+    "NonExistentSchedule",
     "NonExistentWorkflow",
     "NotInWorkflow",
     "OwnershipLost",
+    "PatchNondeterminism",
     "PayloadTooLarge",
     "PerdureError",
     "PoolerInTheWay",

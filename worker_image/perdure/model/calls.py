@@ -19,6 +19,7 @@ class CallName(StrEnum):
 
     SLEEP = "perdure.sleep"
     START = "perdure.start"
+    DEBOUNCE = "perdure.debounce"
     RESULT = "perdure.result"
     SEND = "perdure.send"
     RECV = "perdure.recv"

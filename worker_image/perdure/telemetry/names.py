@@ -127,6 +127,15 @@ WAKES = Metric(
     emitted_by=_BOTH,
 )
 
+SCHEDULE_TICKS = Metric(
+    "perdure_schedule_ticks_total",
+    Kind.COUNTER,
+    "Ticks of schedules that this process settled, by outcome: started, skipped (a run before it had not ended), missed "
+    "(nobody was there in time).",
+    ("outcome",),
+    emitted_by=_BOTH,
+)
+
 # -- worker
 
 RUNS_REMOVED = Metric(

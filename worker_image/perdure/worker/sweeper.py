@@ -14,10 +14,12 @@ from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.model.states import RunStatus
+from perdure.store import debounce as debounce_store
 from perdure.store import idempotency as idempotency_store
 from perdure.store import sweeps as sweeps_store
 from perdure.store import wakes as wakes_store
 from perdure.store import workers as workers_store
+from perdure.store.firing import fire_due
 from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
@@ -45,8 +47,8 @@ MAX_REPEATS = 20
 """Statements of one kind in a round before the others have their turn."""
 
 KEYS_EVERY, KEYS_LIMIT = 10.0, 500
-"""Seconds between removals of expired idempotency keys, and how many go in one statement: with the repeats of a round
-a thousand a second, more than anybody makes."""
+"""Seconds between removals of expired keys, of idempotency and of debounced starts, and how many go in one statement:
+with the repeats of a round a thousand a second, more than anybody makes."""
 
 FORGET_EVERY = 300.0
 """Seconds between removals of old worker rows."""
@@ -100,6 +102,7 @@ class Sweeper(Service):
         await self._cancel_overdue()
         await self._cascade()
         if self._trusted():
+        await self._fire_schedules()
             await self._mark_expired()
         await self._move()
         if lease_clock() - self._keys_swept_at > KEYS_EVERY:
@@ -144,6 +147,22 @@ class Sweeper(Service):
             if not await self._call(wakes_store.cascade, MOVE_LIMIT):
                 return
 
+    async def _fire_schedules(self) -> None:
+        """Start the runs of ticks that have come. What goes wrong here holds up no other sweep."""
+        try:
+            for _ in range(MAX_REPEATS):
+                fired = await self._call(fire_due)
+                if not fired.seen:
+                    return
+                for outcome, ticks in fired.outcomes.items():
+                    self._metrics.count(names.SCHEDULE_TICKS, outcome, by=ticks)
+                for namespace, pool in {(run.namespace, run.pool) for run in fired.runs}:
+                    self._ready(namespace, pool)
+        except Exception as error:
+            self._metrics.count(names.STORE_ERRORS, "schedules", error_class(error))
+            report = log.warning if is_transient(error) else log.error
+            report("schedules could not be fired; they are in the next round", error=error)
+
     async def _cancel_overdue(self) -> None:
         for _ in range(MAX_REPEATS):
             if len(await self._call(sweeps_store.cancel_overdue, MOVE_LIMIT)) < MOVE_LIMIT:
@@ -159,6 +178,9 @@ class Sweeper(Service):
         dead = await self._call(workers_store.mark_expired, EXPIRE_LIMIT)
         for worker_id in dead:
             log.warning("a worker is dead: its lease ran out", worker=worker_id)
+        for _ in range(MAX_REPEATS):
+            if await self._call(debounce_store.sweep, KEYS_LIMIT) < KEYS_LIMIT:
+                break
             self._metrics.count(names.LEASE_EXPIRIES)
             await self._end_sessions(worker_id)
 

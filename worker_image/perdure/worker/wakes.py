@@ -44,7 +44,7 @@ class Wakes(Service):
     def __init__(self, link: Link, pool: str, metrics: Metrics, ready: Callable[[str, str], None]) -> None:
         super().__init__()
         self._link = link
-        self._pool = pool
+        self.pool = pool
         self._metrics = metrics
         self._ready = ready
         self._messages: list[store.Message] = []
@@ -64,7 +64,7 @@ class Wakes(Service):
             case SetEvent():
                 self._events.append(store.Event(run.id, call.event, run.fence, call.step.seq))
             case Start():
-                self._ready(run.namespace, call.options.pool or self._pool)
+                self._ready(run.namespace, call.options.pool or self.pool)
                 return
             case Receive() | AwaitEvent():
                 return

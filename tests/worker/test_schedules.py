@@ -1,0 +1,559 @@
+"""Schedules on a real database: workers start the runs of ticks, clients say what schedules there are.
+
+No test waits for a minute to pass: it moves what the row says instead.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import perdure
+import pytest
+from perdure.api import step, workflow
+from perdure.engine.registry import Registry
+from perdure.errors import ConflictingSchedule, InsideWorkflow, InvalidArgument, NonExistentSchedule
+from perdure.model.schedules import run_id_of_tick
+from perdure.model.states import CancelMode, RunStatus
+from perdure.store import runs
+from perdure.store import schedules as store
+from perdure.store.firing import LIMIT, fire_due
+from perdure.store.pool import connect
+from perdure.telemetry import names
+from perdure.worker.link import Connection
+
+from tests.support.pgwait import eventually
+from tests.support.workerproc import finished, working
+
+EVERY_MINUTE = "* * * * *"
+registry = Registry()
+
+
+@workflow(name="s.report", registry=registry)
+async def report(region: str) -> list[Any]:
+    tick = perdure.scheduled_tick()
+    child = await other.start()
+    return [region, tick.schedule if tick else None, tick.tick.isoformat() if tick else None, await child.result()]
+
+
+@workflow(name="s.other", registry=registry)
+async def other() -> bool:
+    return perdure.scheduled_tick() is None
+
+
+@pytest.fixture
+async def client(db: str) -> AsyncIterator[perdure.Client]:
+    async with perdure.Client(db, "ns") as client:
+        yield client
+
+
+def schedule(name: str = "s", cron: str = EVERY_MINUTE, **said: Any) -> perdure.Schedule:
+    return perdure.Schedule(name, cron, report.prepare("eu"), **said)
+
+
+async def due(conn: Connection, *names: str, ticks: int = 1) -> None:
+    """As if nobody had looked at schedules of every minute for so many ticks."""
+    await conn.execute(
+        "UPDATE perdure.schedules SET next_at = now(),"
+        " decided = date_trunc('minute', now()) - make_interval(mins => $2 - 1) - interval '1 second'"
+        " WHERE name = ANY($1)",
+        list(names) or ["s"],
+        ticks,
+    )
+
+
+async def fired(conn: Connection, *names: str, ticks: int = 1) -> list[str]:
+    """Have ticks come, and fire them: ids of the runs that were started."""
+    await due(conn, *names, ticks=ticks)
+    return [run.id for run in (await fire_due(conn)).runs if run.created]
+
+
+async def row(conn: Connection, name: str = "s") -> Any:
+    return await conn.fetchrow("SELECT * FROM perdure.schedules WHERE name = $1", name)
+
+
+async def run_ids(conn: Connection) -> list[str]:
+    return [each["id"] for each in await conn.fetch("SELECT id FROM perdure.workflows ORDER BY id")]
+
+
+async def end(conn: Connection, run_id: str) -> None:
+    assert await runs.cancel(conn, run_id, CancelMode.IMMEDIATE, "by the test") is RunStatus.CANCELLED
+
+
+async def owned(conn: Connection, run_id: str) -> None:
+    """As if a worker ran it."""
+    await conn.execute(
+        "UPDATE perdure.workflows SET status = 30, worker_id = 'w', waiting_since = NULL WHERE id = $1", run_id
+    )
+
+
+# -- firing
+
+
+async def test_a_worker_starts_the_run_of_a_tick_and_no_operator_is_needed(
+    db: str, conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    async with working(db, registry) as worker:
+        await due(conn)
+
+        async def started() -> list[str]:
+            return [each["id"] for each in await conn.fetch("SELECT id FROM perdure.workflows WHERE schedule = 's'")]
+
+        [run_id, *_] = await eventually(started, "a run of the schedule")
+        tick = (await row(conn))["last_tick"]
+        assert await client.handle(run_id).result(20.0) == ["eu", "s", tick.isoformat(), True]
+        assert run_id == run_id_of_tick("ns", "s", tick)
+        assert worker.metrics.value(names.SCHEDULE_TICKS, "started") == 1
+
+
+async def test_a_schedule_finds_its_workflow_by_its_name(db: str, conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(perdure.Schedule("s", EVERY_MINUTE, "s.other"))
+    [run_id] = await fired(conn)
+    async with working(db, registry):
+        assert await finished(conn, run_id) is RunStatus.SUCCEEDED
+
+
+async def test_a_run_has_the_options_of_its_start(conn: Connection, client: perdure.Client) -> None:
+    start = report.options(
+        queue="q", pool="p", priority=7, timeout=60, partition_key="k", attributes={"team": "a"}
+    ).prepare("eu")
+    await client.schedules.create(perdure.Schedule("s", EVERY_MINUTE, start))
+    [run_id] = await fired(conn)
+    made = await conn.fetchrow("SELECT * FROM perdure.workflows WHERE id = $1", run_id)
+    assert made is not None
+    assert (made["pool"], made["queue"], made["priority"], made["partition_key"]) == ("p", "q", 7, "k")
+    assert (made["timeout"], made["attributes"], made["schedule"]) == (timedelta(minutes=1), '{"team": "a"}', "s")
+
+
+async def test_of_two_workers_one_starts_a_tick(db: str, conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.apply(schedule(f"s{n}") for n in range(5))
+    await due(conn, *(f"s{n}" for n in range(5)))
+    others = [await connect(db, application_name="test") for _ in range(4)]
+    await asyncio.gather(*(fire_due(each) for each in others))
+    while (await fire_due(conn)).seen:
+        pass
+    assert len(await run_ids(conn)) == 5
+    for each in others:
+        await each.close()
+
+
+async def test_what_one_worker_fires_the_others_leave_alone(db: str, conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    await due(conn)
+    first = await connect(db, application_name="first")
+    async with first.transaction():
+        assert len(await store.due(first, LIMIT)) == 1
+        assert (await fire_due(conn)).seen == 0
+    await first.close()
+    assert len((await fire_due(conn)).runs) == 1
+
+
+async def test_a_worker_that_dies_over_a_tick_leaves_it_to_the_next(
+    db: str, conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    await due(conn)
+    dying = await connect(db, application_name="dying")
+    await dying.execute("BEGIN")
+    [(_, now)] = await store.due(dying, LIMIT)
+    await store.start(dying, [("ns", "s", run_id_of_tick("ns", "s", now))])
+    dying.terminate()
+
+    async def started() -> bool:
+        return bool((await fire_due(conn)).runs)
+
+    await eventually(started, "the next one starts it")
+    assert len(await run_ids(conn)) == 1
+
+
+async def test_a_tick_has_one_run_though_it_is_fired_twice(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    first = await fired(conn)
+    await due(conn)
+    again = await fire_due(conn)
+    assert [(run.id, run.created) for run in again.runs if run.id in first] == [(first[0], False)]
+
+
+async def test_hundreds_of_schedules_of_one_minute_all_start(conn: Connection, client: perdure.Client) -> None:
+    many = [f"s{n}" for n in range(375)]
+    await client.schedules.apply(schedule(name) for name in many)
+    await due(conn, *many)
+    while (await fire_due(conn)).seen:
+        pass
+    found = await conn.fetch("SELECT DISTINCT schedule FROM perdure.workflows")
+    assert {each["schedule"] for each in found} == set(many)
+
+
+async def test_after_an_outage_the_latest_tick_starts_and_the_others_are_counted_as_missed(
+    conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    await due(conn, ticks=5)
+    result = await fire_due(conn)
+    assert len(result.runs) == 1
+    assert result.missed in {4, 5}
+    assert (await row(conn))["missed"] == result.missed
+
+
+async def test_all_ticks_are_made_up_for_when_that_is_asked_for(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(catch_up="all"))
+    assert len(await fired(conn, ticks=5)) in {5, 6}
+    starts = await conn.fetch("SELECT id FROM perdure.workflows ORDER BY run_at")
+    assert [each["id"] for each in starts] == sorted(each["id"] for each in starts)
+
+
+async def test_a_rule_that_no_process_can_read_stops_no_other_schedule(
+    conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.apply([schedule("bad"), schedule("good")])
+    await conn.execute("UPDATE perdure.schedules SET time_zone = 'Mars/Base' WHERE name = 'bad'")
+    [run_id] = await fired(conn, "bad", "good")
+    assert run_id.startswith("schedule:ns/good/")
+    bad = await row(conn, "bad")
+    assert "Mars/Base" in bad["problem"]
+    assert timedelta(seconds=30) < bad["next_at"] - datetime.now(UTC) < timedelta(minutes=2)
+    assert (await client.schedules.get("bad")).next_tick is None
+
+    await client.schedules.apply([schedule("bad")])
+    assert await fired(conn, "bad")
+    assert (await row(conn, "bad"))["problem"] is None
+
+
+async def test_a_schedule_fires_again_after_the_database_was_away(
+    db: str, conn: Connection, client: perdure.Client, pg_server: Any
+) -> None:
+    await client.schedules.create(schedule())
+    async with working(db, registry):
+        await asyncio.to_thread(pg_server.restart)
+        again = await eventually(lambda: _connected(db), "the database is back")
+        await due(again)
+
+        async def started() -> bool:
+            return bool(await run_ids(again))
+
+        await eventually(started, "the schedule fires")
+        await again.close()
+
+
+async def _connected(db: str) -> Any:
+    try:
+        return await connect(db, application_name="test")
+    except Exception:
+        return None
+
+
+# -- overlap
+
+
+async def test_skip_starts_nothing_while_a_run_has_not_ended(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(overlap="skip"))
+    [first] = await fired(conn)
+    await conn.execute("UPDATE perdure.workflows SET id = id || '-old'")  # of an earlier tick
+    assert await fired(conn) == []
+    assert (await row(conn))["skipped"] >= 1
+    await end(conn, f"{first}-old")
+    assert len(await fired(conn)) == 1
+
+
+async def test_a_run_that_was_triggered_counts_for_overlap(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(overlap="skip"))
+    await client.schedules.trigger("s")
+    assert await fired(conn) == []
+
+
+async def test_queue_one_starts_the_tick_when_the_run_before_it_has_ended(
+    conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule(overlap="queue-one"))
+    before = await client.schedules.trigger("s")
+    assert await fired(conn) == []
+    waiting = (await client.schedules.get("s")).queued_tick
+    assert waiting is not None
+    assert await fired(conn) == []
+    assert (await client.schedules.get("s")).queued_tick == waiting
+
+    await end(conn, before.id)
+    [run] = (await fire_due(conn)).runs
+    assert run.id == run_id_of_tick("ns", "s", waiting)
+    assert (await row(conn))["queued_tick"] is None
+
+
+async def test_cancel_previous_cancels_and_starts_when_that_has_ended(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(overlap="cancel-previous"))
+    before = await client.schedules.trigger("s")
+    await owned(conn, before.id)
+    assert await fired(conn) == []
+    old = await conn.fetchrow("SELECT cancel_mode, cancel_reason FROM perdure.workflows WHERE id = $1", before.id)
+    assert old is not None
+    assert tuple(old) == ("Graceful", "the next tick of its schedule has come")
+
+    await conn.execute("UPDATE perdure.workflows SET status = 70, worker_id = NULL, finished_at = now()")
+    assert len((await fire_due(conn)).runs) == 1
+
+
+async def test_allow_lets_runs_overlap(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    await client.schedules.trigger("s")
+    assert len(await fired(conn)) == 1
+
+
+# -- pausing
+
+
+async def test_a_paused_schedule_starts_nothing_and_its_ticks_are_not_made_up_for(
+    conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule(catch_up="all"))
+    await client.schedules.pause("s")
+    assert (await client.schedules.get("s")).paused
+    assert (await client.schedules.get("s")).next_tick is None
+    assert await fired(conn, ticks=3) == []
+
+    await client.schedules.resume("s")
+    assert await fire_due(conn) is not None
+    assert await run_ids(conn) == []
+    assert (await client.schedules.get("s")).next_tick is not None
+    assert len(await fired(conn)) == 1
+
+
+async def test_to_pause_or_resume_twice_changes_nothing(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    await due(conn)
+    before = await row(conn)
+    await client.schedules.resume("s")
+    assert await row(conn) == before
+    await client.schedules.pause("s")
+    paused = await row(conn)
+    await client.schedules.pause("s")
+    assert await row(conn) == paused
+
+
+async def test_a_pause_gives_up_the_tick_that_waits(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(overlap="queue-one"))
+    before = await client.schedules.trigger("s")
+    await fired(conn)
+    await client.schedules.pause("s")
+    await client.schedules.resume("s")
+    await end(conn, before.id)
+    await fire_due(conn)
+    assert await run_ids(conn) == [before.id]
+
+
+# -- what is said
+
+
+async def test_create_makes_it_once_and_refuses_another_of_the_name(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    await client.schedules.create(schedule())
+    with pytest.raises(ConflictingSchedule, match="schedule s cannot"):
+        await client.schedules.create(schedule(overlap="skip"))
+    assert (await client.schedules.get("s")).overlap == perdure.Overlap.ALLOW
+
+
+async def test_apply_makes_changes_and_deletes_the_set_of_its_owner(client: perdure.Client) -> None:
+    await client.schedules.create(schedule("mine"))
+    await client.schedules.apply([schedule("a"), schedule("b")], owner="billing")
+    await client.schedules.apply([schedule("c")], owner="stock")
+    await client.schedules.apply([schedule("b", "0 3 * * *"), schedule("d")], owner="billing")
+    found = await client.schedules.list()
+    assert [(each.name, each.owner) for each in found] == [
+        ("b", "billing"),
+        ("c", "stock"),
+        ("d", "billing"),
+        ("mine", ""),
+    ]
+    assert found[0].cron == "0 3 * * *"
+
+
+async def test_a_set_with_one_of_another_owner_changes_nothing(client: perdure.Client) -> None:
+    await client.schedules.apply([schedule("a"), schedule("b")], owner="billing")
+    with pytest.raises(ConflictingSchedule, match=r"schedule b .*another owner"):
+        await client.schedules.apply([schedule("b"), schedule("c")], owner="stock")
+    with pytest.raises(ConflictingSchedule):
+        await client.schedules.apply([schedule("a")])
+    assert [each.name for each in await client.schedules.list()] == ["a", "b"]
+
+
+async def test_an_empty_set_deletes_all_of_its_owner_and_nothing_without_one(client: perdure.Client) -> None:
+    await client.schedules.apply([schedule("a")], owner="billing")
+    await client.schedules.apply([])
+    assert len(await client.schedules.list()) == 1
+    await client.schedules.apply([], owner="billing")
+    assert await client.schedules.list() == ()
+
+
+async def test_a_changed_rule_ticks_from_now_on(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(cron="0 0 1 1 *"))
+    await conn.execute("UPDATE perdure.schedules SET decided = decided - interval '1 hour'")
+    await client.schedules.apply([schedule(catch_up="all")])
+    assert (await fire_due(conn)).seen == 1
+    assert await run_ids(conn) == []
+
+
+async def test_a_changed_input_loses_no_tick(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    await due(conn)
+    await client.schedules.apply([perdure.Schedule("s", EVERY_MINUTE, report.prepare("us"))])
+    [run] = (await fire_due(conn)).runs
+    assert await conn.fetchval("SELECT input FROM perdure.workflow_payloads WHERE workflow_id = $1", run.id) == '["us"]'
+
+
+async def test_what_is_paused_stays_so_when_it_is_applied_again(client: perdure.Client) -> None:
+    await client.schedules.apply([schedule()])
+    await client.schedules.pause("s")
+    await client.schedules.apply([schedule(overlap="skip")])
+    assert (await client.schedules.get("s")).paused
+
+
+async def test_schedules_of_one_name_in_two_namespaces_have_runs_of_their_own(
+    db: str, conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    async with perdure.Client(db, "other") as second:
+        await second.schedules.create(schedule())
+        assert len(await fired(conn)) == 2
+        assert len(await second.schedules.list()) == 1
+
+
+async def test_list_has_all_of_them_page_by_page(client: perdure.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.client.schedules.PAGE", 2)
+    await client.schedules.apply(schedule(f"s{n}") for n in range(5))
+    assert [each.name for each in await client.schedules.list()] == [f"s{n}" for n in range(5)]
+
+
+async def test_a_schedule_that_is_deleted_starts_nothing_and_its_runs_go_on(
+    conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    [run_id] = await fired(conn)
+    assert await client.schedules.delete("s")
+    assert not await client.schedules.delete("s")
+    assert (await fire_due(conn)).seen == 0
+    assert await runs.get_status(conn, run_id) is RunStatus.ENQUEUED
+
+
+async def test_unknown_names_are_said_not_to_be_there(client: perdure.Client) -> None:
+    schedules = client.schedules
+    for call in (schedules.get, schedules.pause, schedules.resume, schedules.trigger):
+        with pytest.raises(NonExistentSchedule, match="no schedule s in namespace ns"):
+            await call("s")
+    with pytest.raises(NonExistentSchedule):
+        await schedules.backfill("s", datetime.now(UTC), datetime.now(UTC))
+
+
+async def test_bad_sets_are_refused(client: perdure.Client) -> None:
+    with pytest.raises(InvalidArgument, match="there twice"):
+        await client.schedules.apply([schedule(), schedule()])
+    with pytest.raises(InvalidArgument, match="more than 1000"):
+        await client.schedules.apply(schedule(f"s{n}") for n in range(1001))
+    with pytest.raises(InvalidArgument, match="owner"):
+        await client.schedules.apply([], owner="\n")
+
+
+# -- trigger and backfill
+
+
+async def test_trigger_starts_a_run_now_whatever_the_rule_and_the_pause_say(
+    db: str, conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule(cron="0 0 1 1 *"))
+    await client.schedules.pause("s")
+    async with working(db, registry):
+        handles = [await client.schedules.trigger("s") for _ in range(2)]
+        for handle in handles:
+            region, name, *_ = await handle.result(20.0)
+            assert (region, name) == ("eu", "s")
+    assert len(await run_ids(conn)) == 4
+
+
+async def test_backfill_starts_the_ticks_of_the_past_that_have_no_run(conn: Connection, client: perdure.Client) -> None:
+    await client.schedules.create(schedule(cron="0 * * * *", overlap="skip"))
+    begin = datetime(2026, 3, 29, 0, tzinfo=UTC)
+    first = await client.schedules.backfill("s", begin, begin + timedelta(hours=2))
+    assert [handle.id[-20:-4] for handle in first] == ["2026-03-29T00:00", "2026-03-29T01:00", "2026-03-29T02:00"]
+    again = await client.schedules.backfill("s", begin, begin + timedelta(hours=3))
+    assert [handle.id for handle in again[:3]] == [handle.id for handle in first]
+    assert len(await run_ids(conn)) == 4
+
+
+async def test_backfill_takes_thousands_page_by_page(
+    conn: Connection, client: perdure.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.client.schedules.PAGE", 7)
+    await client.schedules.create(schedule())
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    assert len(await client.schedules.backfill("s", begin, begin + timedelta(minutes=20))) == 21
+    assert len(await run_ids(conn)) == 21
+
+
+async def test_a_backfill_out_of_range_is_refused(client: perdure.Client) -> None:
+    await client.schedules.create(schedule())
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    for start, end, why in [
+        (begin, begin - timedelta(seconds=1), "earlier to the later"),
+        (begin, begin + timedelta(days=10), "more than 10000"),
+        (begin, datetime.now(UTC) + timedelta(hours=1), "of the past"),
+        (begin.replace(tzinfo=None), begin, "time zone"),
+        (begin, "2026-01-01", "time zone"),
+    ]:
+        with pytest.raises(InvalidArgument, match=why):
+            await client.schedules.backfill("s", start, end)  # type: ignore[arg-type]
+
+
+# -- from within a run
+
+reached: dict[str, perdure.Client] = {}
+CALLS = ("create", "apply", "trigger", "backfill")
+
+
+async def tried(name: str) -> str:
+    schedules = reached["client"].schedules
+    now = datetime.now(UTC)
+    calls: dict[str, Any] = {
+        "create": lambda: schedules.create(schedule()),
+        "apply": lambda: schedules.apply([schedule()]),
+        "trigger": lambda: schedules.trigger("s"),
+        "backfill": lambda: schedules.backfill("s", now, now),
+        "get": lambda: schedules.get("s"),
+        "list": schedules.list,
+        "pause": lambda: schedules.pause("s"),
+        "resume": lambda: schedules.resume("s"),
+        "delete": lambda: schedules.delete("nothing"),
+    }
+    try:
+        await calls[name]()
+    except InsideWorkflow:
+        return "InsideWorkflow"
+    return "done"
+
+
+@step(name="s.try", registry=registry)
+async def try_in_step(name: str) -> str:
+    return await tried(name)
+
+
+@workflow(name="s.inside", registry=registry)
+async def inside(names: list[str]) -> list[list[str]]:
+    return [[await tried(name), await try_in_step(name)] for name in names]
+
+
+async def test_what_starts_runs_is_refused_in_a_body_and_in_a_step(db: str, client: perdure.Client) -> None:
+    reached["client"] = client
+    async with working(db, registry):
+        assert await client.run(inside, list(CALLS)) == [["InsideWorkflow"] * 2] * len(CALLS)
+    assert await client.schedules.list() == ()
+
+
+async def test_other_verbs_are_refused_in_a_body_and_plain_in_a_step(db: str, client: perdure.Client) -> None:
+    reached["client"] = client
+    await client.schedules.create(schedule(cron="0 0 1 1 *"))
+    others = ["get", "list", "pause", "resume", "delete"]
+    async with working(db, registry):
+        assert await client.run(inside, others) == [["InsideWorkflow", "done"]] * len(others)
+
+
+async def test_two_that_apply_sets_at_once_do_not_wait_for_each_other_for_ever(client: perdure.Client) -> None:
+    many = [schedule(f"s{n}") for n in range(20)]
+    await asyncio.gather(*(client.schedules.apply(many if turn % 2 else many[::-1]) for turn in range(8)))
+    assert len(await client.schedules.list()) == 20
