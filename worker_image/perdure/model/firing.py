@@ -1,6 +1,6 @@
 """What a schedule does now: which ticks start runs, which wait, which start none. Pure, it is given the time.
 
-The whole of the policies for overlap and for catching up; `worker/scheduler` carries out what comes of it.
+The whole of the policies for overlap and for catching up; `store/firing` carries out what comes of it.
 """
 
 from __future__ import annotations
