@@ -121,6 +121,7 @@ CASES = [
     case("call_outcomes", [FINISHED, [1] * 100, [0] * 100], "workflow_steps_pkey", 250),
     case("call_runs", ["o000050", FINISHED, True], "workflows_pkey workflow_payloads_pkey", 300),
     case("call_event", ["o000050", "f000001", "done"], "workflows_pkey events_pkey", 4),
+    case("call_inbox", ["o000050", "go"], "workflows_pkey messages_inbox", 4),
             [False] * N,
             [None] * N,
             [None] * N,
@@ -254,6 +255,7 @@ CASES = [
 ]
 
 WITHOUT_TABLES = {
+    "call_clock",
     "connections_most",
     "leader_claim",
     "leader_held",

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
 from perdure.errors import OwnershipLost
-from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
@@ -137,6 +138,12 @@ class MemoryLog:
 
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         return EventValue(self.run.world.events.get((setter, name)), self.run.wake_seq)
+
+    async def look_at_inbox(self, topic: str) -> InboxLook:
+        return InboxLook(bool(self.run.world.inboxes.get((self.run.id, topic))), self.run.wake_seq)
+
+    async def clock(self) -> datetime:
+        return self.run.world.now
 
     async def existing(self, run_id: str) -> ExistingRun | None:
         return self.run.world.runs.get(run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from perdure.model.calls import (
@@ -37,6 +38,8 @@ class World:
     keys: set[tuple[str, str]] = field(default_factory=set)
     events: dict[tuple[str, str], str] = field(default_factory=dict)
     waits: set[tuple[str, str]] = field(default_factory=set)
+    now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    """Where the clock of the database stands."""
     asked: list[list[str]] = field(default_factory=list)
     """Each question about other runs."""
 

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import datetime
+from random import Random
 from typing import Any, assert_type
+from uuid import UUID
 
 import asyncpg
 import perdure
@@ -110,6 +113,19 @@ async def inside() -> None:
     assert_type(await perdure.recv("topic", timeout=1), Any)
     assert_type(await perdure.set_event("name", 1), None)
     assert_type(await perdure.get_event("x", "name"), Any)
+    assert_type(await perdure.now(), datetime)
+    assert_type(perdure.uuid4(), UUID)
+    assert_type(perdure.random(), Random)
+    assert_type(await perdure.gather(charge(1)), tuple[str])
+    assert_type(await perdure.gather(charge(1), count([]), perdure.sleep(1)), tuple[str, int, None])
+    assert_type(await perdure.gather(*(charge(n) for n in range(3))), tuple[str, ...])
+    assert_type(await perdure.gather(charge(1), charge(2), return_exceptions=True), tuple[str | Exception, ...])
+    assert_type(await perdure.select(charge(1), count([])), perdure.Selected[str | int])
+    assert_type((await perdure.select(charge(1), charge(2))).value, str)
+    assert_type((await perdure.select(charge(1), perdure.sleep(1))).index, int)
+    assert_type(await perdure.select(paid=charge(1), late=perdure.sleep(1)), perdure.Selected[Any])
+    await perdure.gather(1)  # type: ignore[call-overload]
+    await perdure.select(charge(1), 1)  # type: ignore[call-overload]
     await order.start(1)  # type: ignore[arg-type]
     await named.start("x")  # type: ignore[call-arg]
     await perdure.sleep("1")  # type: ignore[arg-type]

@@ -5,13 +5,16 @@ from importlib.metadata import PackageNotFoundError, version
 from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
 from perdure.api.calls import get_event, recv, send, set_event, sleep
+from perdure.api.concurrency import gather, select
+from perdure.api.determinism import now, random, uuid4
 from perdure.api.children import ChildHandle
 from perdure.api.debounce import debounce
 from perdure.api.schedules import scheduled_tick
 from perdure.client import Client, Handle
 from perdure.client.schedules import Schedule
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
-from perdure.engine.pending import PendingCall, PendingStep
+from perdure.engine.pending import PendingCall, PendingStart, PendingStep
+from perdure.engine.select import Selected
 from perdure.errors import (
     AwaitedWorkflowCancelled,
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
@@ -31,10 +34,12 @@ from perdure.errors import (
     NonExistentQueue,
     NonExistentSchedule,
     NonExistentWorkflow,
+    NotDeterministic,
     NotInWorkflow,
     PatchNondeterminism,
     PayloadTooLarge,
     PerdureError,
+    SelectMisused,
     StepBuiltElsewhere,
     StepFailed,
     InsideWorkflow,
@@ -85,12 +90,14 @@ __all__ = [
     "NonExistentQueue",
     "NonExistentSchedule",
     "NonExistentWorkflow",
+    "NotDeterministic",
     "NotInWorkflow",
     "NO_TIMEOUT",
     "Overlap",
     "PatchNondeterminism",
     "PayloadTooLarge",
     "PendingCall",
+    "PendingStart",
     "PendingStep",
     "PerdureError",
     "PreparedStart",
@@ -99,6 +106,8 @@ __all__ = [
     "Schedule",
     "ScheduleInfo",
     "ScheduledTick",
+    "SelectMisused",
+    "Selected",
     "StartOptions",
     "StepBuiltElsewhere",
     "StepFailed",
@@ -116,16 +125,21 @@ __all__ = [
     "__version__",
     "current",
     "debounce",
+    "gather",
     "get_event",
     "idempotency",
     "is_active",
+    "now",
+    "random",
     "recv",
+    "select",
     "scheduled_tick",
     "send",
     "set_event",
     "sleep",
     "step",
     "transaction",
+    "uuid4",
     "workflow",
 ]
     "Queue",

@@ -11,7 +11,7 @@ from perdure.model.outcome import Cancelled, Mismatch
 from perdure.model.rows import DECLARED_WORKFLOW
 from perdure.model.states import CancelMode, StepStatus
 
-from tests.support.engine import Engine, output_of, statuses
+from tests.support.engine import Engine, failed, output_of, statuses
 from tests.support.memorylog import MemoryRun
 
 
@@ -133,7 +133,7 @@ async def test_a_body_that_cancels_its_own_task_is_a_failed_run(engine: Engine):
     assert "CancelledError" in (await engine.error(flow)).error.type
 
 
-async def test_a_race_in_the_body_cancels_the_step_and_records_nothing_of_it(engine: Engine):
+async def test_a_race_in_the_body_cancels_the_step_records_nothing_of_it_and_fails_the_run(engine: Engine):
     @engine.step
     async def slow():
         await asyncio.Event().wait()
@@ -146,7 +146,7 @@ async def test_a_race_in_the_body_cancels_the_step_and_records_nothing_of_it(eng
         return "went on"
 
     run = engine.run_of(flow)
-    assert output_of(await engine.execute(run)) == "went on"
+    assert failed(await engine.execute(run)).error.code == "PRD-315"
     assert statuses(run) == [StepStatus.RUNNING]
 
 

@@ -10,7 +10,6 @@ from perdure.errors import (
     InputMismatch,
     InsideStep,
     InvalidArgument,
-    NotInWorkflow,
     StepBuiltElsewhere,
     UnexpectedStep,
 )
@@ -194,9 +193,10 @@ async def test_a_step_where_a_sleep_is_recorded_is_a_mismatch(engine: Engine):
     assert "perdure.sleep is recorded as waiting" in ending.error.message
 
 
-async def test_outside_a_run_it_says_where_it_belongs():
-    with pytest.raises(NotInWorkflow, match="outside the body of a run"):
-        perdure.sleep(1)
+async def test_outside_a_run_it_is_a_plain_sleep_without_a_place():
+    call = perdure.sleep(0)
+    assert call.step_id is None
+    assert await call is None
 
 
 async def test_in_a_step_it_is_a_plain_sleep_that_nothing_records(engine: Engine):

@@ -22,14 +22,17 @@ from typing import Any, NoReturn, TypeVar
 from perdure.engine.bodies import run_in_thread
 from perdure.engine.boundary import body_of, outcome_of_body
 from perdure.engine.calls.calls import Calls
-from perdure.engine.calls.kinds import DurableCall, Kind, input_of
+from perdure.engine.calls.kinds import DurableCall, Kind, call_of, input_of
 from perdure.engine.cancellation import Cancellation
 from perdure.engine.context import Scope, current_scope
+from perdure.engine.determinism import Determinism
 from perdure.engine.failures import describe
 from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
-from perdure.engine.pending import PendingStep
+from perdure.engine.pending import PendingCall, PendingStep
+from perdure.engine.race import Race
 from perdure.engine.registry import Registry, StepDefinition
+from perdure.engine.select import PendingSelect, Selected
 from perdure.engine.steps import Steps
 from perdure.engine.stop import Rank, Stop, aborted, merged, requested
 from perdure.engine.transaction import Ledger
@@ -106,7 +109,9 @@ class Execution:
         self._unwinding: Unwinding | None = None
         self._next_index = 0
         self._late_calls = 0
-        self._unawaited: dict[int, str] = {}
+        self.unawaited: dict[int, str] = {}
+        """Names of the calls that were built and not awaited yet, by index."""
+        self.determinism = Determinism(self)
         self._steps = Steps(self, History(run.steps, more_history), log, threads, park_after)
         self._calls = Calls(self, self._steps, log)
 
@@ -178,6 +183,11 @@ class Execution:
         """All that is left in progress are steps that were told to stop: they get the time that a body gets."""
         self._watch_unwinding()
 
+    @property
+    def aborted(self) -> bool:
+        """Whether the engine cannot go on with this body."""
+        return self._stop is not None and self._stop.rank is Rank.ABORT
+
     def signal(self) -> ControlSignal:
         """What a durable call of a stopped body raises."""
         self._told = True
@@ -215,7 +225,7 @@ class Execution:
         """Build a step call at this index with this recorded input."""
         if self.stopping:
             self._late_calls += 1
-        self._unawaited[index] = definition.name
+        self.unawaited[index] = definition.name
         return PendingStep(scope, definition, args, kwargs, definition.name, index, text)
 
     def build(self, scope: Scope, kind: Kind[R]) -> DurableCall[R]:
@@ -225,17 +235,37 @@ class Execution:
         self._next_index = index + 1
         if self.stopping:
             self._late_calls += 1
-        self._unawaited[index] = kind.name
-        return DurableCall(scope, kind, index, text)
+        self.unawaited[index] = kind.name
+        return call_of(scope, kind, index, text)
+
+    def select(
+        self, scope: Scope, branches: Sequence[PendingCall[Any]], names: Sequence[str] | None
+    ) -> PendingSelect:
+        """Build the race of these calls at the next index."""
+        index = self._next_index
+        self._next_index = index + 1
+        if self.stopping:
+            self._late_calls += 1
+        for branch in branches:
+            self.unawaited.pop(branch.step_id or 0, None)
+            self.determinism.racing.add(branch.step_id)
+        call = PendingSelect(scope, branches, names, index)
+        self.unawaited[index] = call.name
+        return call
+
+    def perform_select(self, call: PendingSelect) -> Coroutine[Any, Any, Selected[Any]]:
+        """Replay or carry out a select of this run."""
+        self.unawaited.pop(call.step_id or 0, None)
+        return Race(self, self._steps, self._calls, call).perform()
 
     def perform_call(self, call: DurableCall[R]) -> Coroutine[Any, Any, R]:
         """Replay or carry out a durable call of this run that is no step."""
-        self._unawaited.pop(call.step_id or 0, None)
+        self.unawaited.pop(call.step_id or 0, None)
         return self._calls.perform(call)
 
     def perform(self, call: PendingStep[Any]) -> Coroutine[Any, Any, Any]:
         """Replay or run a step call of this run."""
-        self._unawaited.pop(call.step_id or 0, None)
+        self.unawaited.pop(call.step_id or 0, None)
         return self._steps.perform(call)
 
     async def in_thread(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -263,7 +293,7 @@ class Execution:
         if self._phase is Phase.ENDED:
             return
         if self._stop is None:
-            self._outcome = outcome_of_body(body)
+            self._outcome = self.determinism.outcome(outcome_of_body(body))
         self._phase = Phase.CLOSING
         self.stopping = True
         self._steps.backoffs.wake_all()
@@ -328,8 +358,8 @@ class Execution:
         if self._stop is not None and (ending is None or self._stop.rank > Rank.OUTCOME):
             ending = self._stop.ending
         assert ending is not None
-        if isinstance(ending, Succeeded) and self._unawaited:
-            names = ", ".join(f"{name} ({index})" for index, name in self._unawaited.items())
+        if isinstance(ending, Succeeded) and self.unawaited:
+            names = ", ".join(f"{name} ({index})" for index, name in self.unawaited.items())
             logger.warning("run %s: steps were called and never awaited: %s", self.claimed.id, names)
         if self._done is not None and not self._done.done():
             self._done.set_result(ending)

@@ -7,9 +7,10 @@ row says running and everything it can see is committed) and invariant 3 (nothin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from datetime import datetime
 from typing import Protocol
 
-from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
@@ -47,6 +48,14 @@ class StepLog(Protocol):
 
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """The value of an event of the run `setter`. Raises as `look_at_runs`."""
+        ...
+
+    async def look_at_inbox(self, topic: str) -> InboxLook:
+        """Whether a message of the topic is there for this run, which stays there. Raises as `look_at_runs`."""
+        ...
+
+    async def clock(self) -> datetime:
+        """The time by the clock of the database. Raises as `look_at_runs`."""
         ...
 
     async def existing(self, run_id: str) -> ExistingRun | None:

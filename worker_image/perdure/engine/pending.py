@@ -96,6 +96,17 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
             raise TypeError(f"map_error of {self.name} gave {made!r}, which is no exception") from error
         return made
 
+    def check_place(self) -> None:
+        """Raises what awaiting it here would raise: it was awaited before, or built elsewhere."""
+        if self._used:
+            raise RuntimeError(f"the call of step {self.name} was awaited before; call it again")
+        if current_scope.get() is not self._scope:
+            raise self._elsewhere()
+
+    def take(self) -> None:
+        """A `select` has it from here on: it cannot be awaited by itself any more."""
+        self._used = True
+
     def __repr__(self) -> str:
         return f"<step call {self.name} at {'no index' if self.step_id is None else self.step_id}>"
 
@@ -105,16 +116,19 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
         self._used = True
         scope = self._scope
         if current_scope.get() is not scope:
-            raise StepBuiltElsewhere(
-                f"the call of step {self.name} was built {_where(scope)} and is awaited {_where(current_scope.get())}; "
-                "build a step call where it is awaited"
-            )
+            raise self._elsewhere()
         if self._convert is not None:
             return self._converted(scope)
         if self.step_id is None:
             return self._plainly(scope)
         assert scope is not None
         return self._durably(scope.execution)
+
+    def _elsewhere(self) -> StepBuiltElsewhere:
+        return StepBuiltElsewhere(
+            f"the call of step {self.name} was built {_where(self._scope)} and is awaited {_where(current_scope.get())}; "
+            "build a step call where it is awaited"
+        )
 
     async def _converted(self, scope: Scope | None) -> R:
         try:
@@ -126,6 +140,13 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
             if made is error:
                 raise
             raise made from error
+
+
+class PendingStart(PendingCall[R]):
+    """The call that starts a run, anew or again, and gives its handle. No branch of a `select`: whether a run is started
+    would depend on which branch won."""
+
+    __slots__ = ()
 
 
 class PendingStep(PendingCall[R]):

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,18 @@ class Steps:
         except asyncio.CancelledError:
             if self._run.stopping:
                 raise self._run.signal() from None
+            self._run.determinism.dropped(call)
             raise
+
+    def through(self, log: StepLog) -> Steps:
+        """The same steps, written through another log, which gives the writes their numbers."""
+        other = copy(self)
+        other._log = log
+        return other
+
+    def recorded(self, index: int) -> RecordedStep | None:
+        """What is recorded at an index below one that was looked up, and that no call has met yet."""
+        return self._history.recorded(index)
 
     async def look_up(self, call: PendingCall[Any]) -> tuple[RecordedStep | None, Decision]:
         """What is recorded at the index of a call, and what to do; never `Diverged`, which ends the body here."""

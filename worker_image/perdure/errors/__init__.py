@@ -27,6 +27,7 @@ from perdure.errors.client import (
 )
 from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
+from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.keys import KeyInProgress, KeyLost
 from perdure.errors.queues import NonExistentQueue
 from perdure.errors.management import WorkflowConflict, WorkflowNotRewindable
@@ -107,6 +108,7 @@ __all__ = [
     "NonExistentQueue",
     "NonExistentSchedule",
     "NonExistentWorkflow",
+    "NotDeterministic",
     "NotInWorkflow",
     "OwnershipLost",
     "PatchNondeterminism",
@@ -116,6 +118,7 @@ __all__ = [
     "RegistrationError",
     "ReleaseRequested",
     "SchemaOutOfRange",
+    "SelectMisused",
     "SlotGivenBack",
     "StepBuiltElsewhere",
     "NotLaunched",

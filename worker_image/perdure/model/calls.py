@@ -25,6 +25,8 @@ class CallName(StrEnum):
     RECV = "perdure.recv"
     SET_EVENT = "perdure.set_event"
     GET_EVENT = "perdure.get_event"
+    SELECT = "perdure.select"
+    NOW = "perdure.now"
 
 
 CHILD_PREFIX = "child:"
@@ -143,6 +145,14 @@ class Outcomes:
     """Answer to a look at other runs: those that exist, and the asking run's count of wakes (as in `CallAnswer`)."""
 
     runs: dict[str, RunOutcome]
+    wake_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboxLook:
+    """Answer to a look into the own inbox: whether there is a message of the topic; and the count of wakes."""
+
+    there: bool
     wake_seq: int
 
 

@@ -16,15 +16,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NoReturn
 
 from perdure.engine.failures import describe
 from perdure.errors import EncodingFailed, OwnershipLost
-from perdure.model.calls import CallAnswer, EventValue, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
 from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
-from perdure.store import calls, clients
+from perdure.store import calls, clients, looks
 from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce, debounce
@@ -118,6 +119,14 @@ class RunJournal:
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """See `StepLog.look_at_event`."""
         return await self._outside.ask(calls.look_at_event, self.run_id, setter, name)
+
+    async def look_at_inbox(self, topic: str) -> InboxLook:
+        """See `StepLog.look_at_inbox`."""
+        return await self._outside.ask(looks.inbox, self.run_id, topic)
+
+    async def clock(self) -> datetime:
+        """See `StepLog.clock`."""
+        return await self._outside.ask(looks.clock)
 
     async def existing(self, run_id: str) -> ExistingRun | None:
         """See `StepLog.existing`."""

@@ -88,6 +88,7 @@ class Calls:
         except asyncio.CancelledError:
             if self.run.stopping:
                 raise self.run.signal() from None
+            self.run.determinism.dropped(call)
             raise
 
     # -- for the kinds

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from perdure.engine.codec import encode
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import NONE, rebuild
-from perdure.engine.pending import PendingCall
+from perdure.engine.pending import PendingCall, PendingStart
 from perdure.errors import InsideStep, NotInWorkflow
 from perdure.model.calls import CallName
 from perdure.model.outcome import ErrorRecord
@@ -58,8 +58,18 @@ class Kind(Protocol[R_co]):
         """Whether it may be called inside a step, where nothing is recorded."""
         ...
 
-    def plainly(self) -> Coroutine[Any, Any, R_co]:
-        """Do it there."""
+    @property
+    def outside(self) -> bool:
+        """Whether it may be called outside a run."""
+        ...
+
+    @property
+    def starts(self) -> bool:
+        """Whether it starts a run."""
+        ...
+
+    def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R_co]:
+        """Do it there: in the step of this scope, or outside of runs where there is none."""
         ...
 
 
@@ -67,12 +77,14 @@ class Common:
     """What most kinds share."""
 
     in_steps = False
+    outside = False
+    starts = False
 
     def rebuild(self, error: ErrorRecord) -> Exception:
         """Of its own class."""
         return rebuild(error, NONE, "")
 
-    def plainly(self) -> Coroutine[Any, Any, Any]:
+    def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, Any]:
         """Not at all: `build` refuses the kind where nothing is recorded."""
         raise AssertionError(f"{type(self).__name__} is done in a run only")
 
@@ -82,7 +94,7 @@ class DurableCall(PendingCall[R], Generic[R]):
 
     __slots__ = ("kind",)
 
-    def __init__(self, scope: Scope, kind: Kind[R], step_id: int | None, input_text: str) -> None:
+    def __init__(self, scope: Scope | None, kind: Kind[R], step_id: int | None, input_text: str) -> None:
         super().__init__(scope, kind.name, step_id, input_text)
         self.kind = kind
 
@@ -90,13 +102,26 @@ class DurableCall(PendingCall[R], Generic[R]):
         return execution.perform_call(self)
 
     def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
-        return self.kind.plainly()
+        return self.kind.plainly(scope)
+
+
+class DurableStart(DurableCall[R], PendingStart[R]):
+    """The call of a kind that starts a run."""
+
+    __slots__ = ()
+
+
+def call_of(scope: Scope | None, kind: Kind[R], step_id: int | None, text: str) -> DurableCall[R]:
+    """The call of a kind at this index; None where nothing is recorded."""
+    return (DurableStart if kind.starts else DurableCall)(scope, kind, step_id, text)
 
 
 def build(kind: Kind[R]) -> DurableCall[R]:
     """The call at the next index of the run. Raises `NotInWorkflow`, `InsideStep`, `EncodingFailed`, and takes none."""
     scope = current_scope.get()
     if scope is None:
+        if kind.outside:
+            return call_of(None, kind, None, "")
         raise NotInWorkflow(
             f"{kind.name} was called outside the body of a run; from a program of its own use perdure.Client"
         )
@@ -106,7 +131,7 @@ def build(kind: Kind[R]) -> DurableCall[R]:
         raise InsideStep(f"{kind.name} was called in the sync step {scope.name}, where nothing can await it")
     if not kind.in_steps:
         raise InsideStep(f"{kind.name} was called in step {scope.name}: a step is a leaf; call it from the workflow")
-    return DurableCall(scope, kind, None, "")
+    return call_of(scope, kind, None, "")
 
 
 class Place:

@@ -10,6 +10,7 @@ from typing import Any
 from perdure.engine.backoff import Wait
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.context import Scope
 from perdure.model.calls import CallName
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus
@@ -24,6 +25,7 @@ class Sleep(Common):
     seconds: float
     name = CallName.SLEEP
     in_steps = True
+    outside = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -43,8 +45,8 @@ class Sleep(Common):
     def read_back(self, output: str) -> None:
         """Nothing."""
 
-    def plainly(self) -> Coroutine[Any, Any, None]:
-        """As part of a step."""
+    def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, None]:
+        """Where nothing is recorded."""
         return asyncio.sleep(self.seconds)
 
     def _why(self, left: float) -> WaitingFor:
