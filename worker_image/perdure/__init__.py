@@ -1,21 +1,27 @@
 """Perdure: durable workflows as Kubernetes resources, at Postgres speed. The public API and nothing else."""
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from perdure import idempotency
 from perdure.api import PreparedStart, step, transaction, workflow
 from perdure.api.calls import get_event, recv, send, set_event, sleep
 from perdure.api.concurrency import gather, select
-from perdure.api.determinism import now, random, uuid4
-from perdure.api.children import ChildHandle
 from perdure.api.debounce import debounce
+from perdure.api.determinism import now, random, uuid4
+from perdure.api.handles import ChildHandle, RunHandle, handle, join_workflows, select_workflow
+from perdure.api.inline import run_step
 from perdure.api.schedules import scheduled_tick
+from perdure.api.streams import close_stream, read_stream, write_stream
+from perdure.api.sync import run_sync
 from perdure.client import Client, Handle
 from perdure.client.schedules import Schedule
+from perdure.engine.cancellation import Cancellation
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
 from perdure.engine.pending import PendingCall, PendingStart, PendingStep
 from perdure.engine.select import Selected
 from perdure.errors import (
+    AlreadyLaunched,
     AwaitedWorkflowCancelled,
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
     ClientClosed,
@@ -26,6 +32,8 @@ from perdure.errors import (
     DecodingFailed,
     EncodingFailed,
     InsideStep,
+    InsideWorkflow,
+    Interrupted,
     InvalidArgument,
     KeyInProgress,
     KeyLost,
@@ -36,44 +44,56 @@ from perdure.errors import (
     NonExistentWorkflow,
     NotDeterministic,
     NotInWorkflow,
+    NotLaunched,
+    NotRegistered,
     PatchNondeterminism,
     PayloadTooLarge,
     PerdureError,
+    QueueDeduplicated,
     SelectMisused,
     StepBuiltElsewhere,
     StepFailed,
-    InsideWorkflow,
     StepTimeout,
     StoreUnavailable,
+    StreamClosed,
+    StreamTimeout,
     SystemDatabaseError,
     TransactionAborted,
     TransactionMisused,
     WaitTimeout,
     WorkflowCancelled,
     WorkflowFailed,
+    WorkflowIdInUse,
     WorkflowNotFinished,
+    WrongInstance,
 )
 from perdure.model.queues import Queue, QueueLimits, RateLimit
 from perdure.model.schedules import CatchUp, Overlap, ScheduledTick, ScheduleInfo
 from perdure.model.start import NO_TIMEOUT, ReusePolicy, StartOptions
 from perdure.model.states import CancelMode, RunStatus
 
-    QueueDeduplicated,
-    SelectMisused,
+WorkflowNotFound = NonExistentWorkflow
+"""The same error, under the name that says why a call by id failed."""
+
+if TYPE_CHECKING:
+    from perdure.instance import Instance, InstanceSettings, launch, shutdown
+
 try:
     __version__ = version("perdure")
 except PackageNotFoundError:  # from a source tree that is not installed
     __version__ = "0+source"
 
 __all__ = [
+    "NO_TIMEOUT",
+    "AlreadyLaunched",
     "AwaitedWorkflowCancelled",
     "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "CancelMode",
+    "Cancellation",
     "CatchUp",
     "ChildHandle",
     "Client",
     "ClientClosed",
-    WorkflowIdInUse,
     "ConfigurationError",
     "ConflictingSchedule",
     "ConflictingWorkflow",
@@ -82,6 +102,10 @@ __all__ = [
     "EncodingFailed",
     "Handle",
     "InsideStep",
+    "InsideWorkflow",
+    "Instance",
+    "InstanceSettings",
+    "Interrupted",
     "InvalidArgument",
     "KeyInProgress",
     "KeyLost",
@@ -92,7 +116,8 @@ __all__ = [
     "NonExistentWorkflow",
     "NotDeterministic",
     "NotInWorkflow",
-    "NO_TIMEOUT",
+    "NotLaunched",
+    "NotRegistered",
     "Overlap",
     "PatchNondeterminism",
     "PayloadTooLarge",
@@ -101,6 +126,12 @@ __all__ = [
     "PendingStep",
     "PerdureError",
     "PreparedStart",
+    "Queue",
+    "QueueDeduplicated",
+    "QueueLimits",
+    "RateLimit",
+    "ReusePolicy",
+    "RunHandle",
     "RunInfo",
     "RunStatus",
     "Schedule",
@@ -114,38 +145,56 @@ __all__ = [
     "StepInfo",
     "StepTimeout",
     "StoreUnavailable",
+    "StreamClosed",
+    "StreamTimeout",
     "SystemDatabaseError",
     "TransactionAborted",
     "TransactionMisused",
-    "InsideWorkflow",
     "WaitTimeout",
     "WorkflowCancelled",
     "WorkflowFailed",
+    "WorkflowIdInUse",
     "WorkflowNotFinished",
+    "WorkflowNotFound",
+    "WrongInstance",
     "__version__",
+    "close_stream",
     "current",
     "debounce",
     "gather",
     "get_event",
+    "handle",
     "idempotency",
     "is_active",
+    "join_workflows",
+    "launch",
     "now",
     "random",
+    "read_stream",
     "recv",
-    "select",
+    "run_step",
+    "run_sync",
     "scheduled_tick",
+    "select",
+    "select_workflow",
     "send",
     "set_event",
+    "shutdown",
     "sleep",
     "step",
     "transaction",
     "uuid4",
     "workflow",
+    "write_stream",
 ]
-    "Queue",
-    "QueueDeduplicated",
-    "QueueLimits",
-    "RateLimit",
-    "ReusePolicy",
-    "RunHandle",
-    "WorkflowIdInUse",
+
+_LATER = frozenset({"Instance", "InstanceSettings", "launch", "shutdown"})
+"""Imported when they are first asked for: with them comes the whole worker, which few programs embed."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from perdure import instance
+
+    return getattr(instance, name)

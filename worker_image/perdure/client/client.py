@@ -7,30 +7,41 @@ with the same id.
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
-import asyncpg
 
+import asyncpg
 from pydantic_core import from_json
 
+from perdure.api.debounce import check_debounce
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
 from perdure.client.creating import Creator
 from perdure.client.database import Database
-from perdure.client.handle import POLL_SECONDS, Handle
+from perdure.client.handle import POLL_SECONDS, Handle, limit_of
 from perdure.client.news import News
+from perdure.client.queues import Queues
 from perdure.client.resident import Resident
 from perdure.client.schedules import Schedules
 from perdure.client.several import join, select
 from perdure.client.starts import batches, row_of
 from perdure.client.waits import Waits, decoded
 from perdure.client.watcher import Watcher
-from perdure.engine.calls.arguments import event_name, key_of, limit_of_time, run_id_of, topic_of
+from perdure.engine.calls.arguments import (
+    decoder_of,
+    event_name,
+    key_of,
+    limit_of_time,
+    offset_of,
+    run_id_of,
+    stream_name,
+    topic_of,
+)
 from perdure.engine.calls.messages import callers_key
 from perdure.engine.codec import encode
+from perdure.engine.context import outside_of_runs
 from perdure.errors import NonExistentWorkflow, StoreUnavailable
 from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text, new_run_id
 from perdure.store import clients as store
@@ -38,11 +49,14 @@ from perdure.store.debounce import Debounce, debounce
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
 from perdure.store.pooler import pooled, with_pooler
+from perdure.store.streams import Reader
 from perdure.store.wakes import Message, announce
 
 P = ParamSpec("P")
-from perdure.engine.context import outside_of_runs
 R = TypeVar("R")
+R2 = TypeVar("R2")
+R3 = TypeVar("R3")
+T = TypeVar("T")
 
 CONNECTIONS = 4
 """Connections for starts and questions of one client; commits of more at once share a flush anyway."""
@@ -55,7 +69,7 @@ class Client:
         handle = await client.start(process_order, "1001", 4200)
         receipt = await handle.result(timeout=30)
 
-    Connects when first used; at most six connections, fewer when idle. Use it on one event loop; many tasks may share
+    Connects when first used; at most seven connections, fewer when idle. Use it on one event loop; many tasks may share
     it. `url`: postgresql://…, else the settings PERDURE_DATABASE_… of the environment. `namespace` and `pool`: where
     runs are started unless their options say otherwise. `listen` False: ends are found by polling alone, as behind a
     pooler in transaction mode (`PERDURE_DATABASE_POOLER=transaction`, or `?pooler=transaction` in the URL). `worker`:
@@ -82,6 +96,7 @@ class Client:
         check_text("pool", pool, NAME_MAX)
         self.namespace = namespace
         self.pool = pool
+        self._address = address
         self._database = Database(address, size=CONNECTIONS)
         self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database)
@@ -105,32 +120,18 @@ class Client:
             self._unsubscribe()
         await self._news.close()
         await self._watcher.close()
+        await self._waits.close()
         await self._database.close()
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Start a run of the workflow with these arguments; options come from `workflow.options(…)`.
 
         The run exists, durably, on return. With an id it is made once: the same start again gives the run that is
-        there, whatever its state. Raises `TypeError`, `EncodingFailed`, `ConflictingWorkflow` when the id is another
-        run's, `StoreUnavailable` with the id when it is not known whether the run exists.
+        there, whatever its state, unless `reuse` says otherwise. Raises `TypeError`, `EncodingFailed`,
+        `InvalidArgument`, `ConflictingWorkflow` when the id is another run's, `WorkflowIdInUse`, `QueueDeduplicated`,
+        `StoreUnavailable` with the id when it is not known whether the run exists; `InsideWorkflow` in the body of a
+        run and `InsideStep` in a step, where `workflow.start(…)` starts a child.
         """
-        start = workflow.prepare(*args, **kwargs)
-        row = row_of(start, self.pool)
-        created = await self._creator.create_in(connection, (start, row))
-        return self._handle(start, created.id_of(row))
-
-    async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Start a run and wait for its result: `start`, then `Handle.result`, with less to do in between.
-
-        Put it into `asyncio.timeout` to wait for no longer than that; the run goes on then. Raises as both do.
-        """
-        start = workflow.prepare(*args, **kwargs)
-        row = row_of(start, self.pool)
-        # Before the run exists, or the news of its end could come before anybody listens for it.
-        future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
-        try:
-            created = await self._creator.create([(start, row)], awaited=True)
-        except BaseException:
         return await self._start(workflow.prepare(*args, **kwargs))
 
     async def start_in(
@@ -142,11 +143,19 @@ class Client:
         Workers are not told of it, they find it within their poll interval. Errors of Postgres are raised as asyncpg's
         own, and have ended the transaction, as always; there are no further attempts. Else raises as `start`.
         """
-        outside_of_runs("Client.start_in", "workflow.start(…)")
-            self._watcher.forget(row.id, future)
-            raise
-        self._watcher.awake(row.id, armed=row.id in created.ids and not created.here, here=created.here)
-        return await self._handle(start, row).result_of(future)
+        self._outside_of_runs("Client.start_in", "workflow.start(…)")
+        start = workflow.prepare(*args, **kwargs)
+        row = row_of(start, self.pool)
+        created = await self._creator.create_in(connection, (start, row))
+        return self._handle(start, created.id_of(row))
+
+    async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Start a run and wait for its result: `start`, then `Handle.result`, with less to do in between.
+
+        Put it into `asyncio.timeout` to wait for no longer than that; the run goes on then. Raises as both do, and
+        `InvalidArgument` for a workflow with the option `queue`: whoever waits does not want to stand in another queue.
+        """
+        return await self._run(workflow.prepare(*args, **kwargs))
 
     async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
         """Start many runs: `client.start_many(process_order.prepare(each) for each in orders)`; handles in that order.
@@ -154,36 +163,15 @@ class Client:
         In batches of up to a thousand, each one transaction. When this raises, the batches before are durable, and of
         the present one, if an id is taken, the runs whose ids were free; the rest is not started. Starting the same
         again, with ids, starts what is missing. Two starts with one id are one run. Workers take the runs in the order
-        outside_of_runs("Client.run", "workflow.run(…)")
         of the list. Raises as `start`.
         """
+        self._outside_of_runs("Client.start_many", "asyncio.gather(*(workflow.start(…) …))")
         handles: list[Handle[R]] = []
         for batch in batches(starts):
             pairs = [(start, row_of(start, self.pool)) for start in batch]
             created = await self._creator.create(pairs, awaited=False)
             handles += [self._handle(start, created.id_of(row)) for start, row in pairs]
         return handles
-
-    async def start_by_name(
-        if (run_id := created.id_of(row)) != row.id:
-            self._watcher.forget(row.id, future)
-            return await self._handle(start, run_id).result()
-        self,
-        workflow: str,
-        arguments: Sequence[Any] | Mapping[str, Any] = (),
-        options: StartOptions | None = None,
-    ) -> Handle[Any]:
-        """Start a run of a workflow whose function this program does not have.
-
-        `workflow` is its registered name; `arguments` are by position or by name. A name that no worker knows is no
-        error: the run waits for one that does. Results are plain JSON values. Raises as `start`.
-        """
-        check_text("workflow", workflow, ID_MAX)
-        outside_of_runs("Client.start_many", "asyncio.gather(*(workflow.start(…) …))")
-        given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
-        text = encode(given, f"the input of workflow {workflow}")
-        start: PreparedStart[Any] = PreparedStart(workflow, given, text, options or StartOptions(), None)
-        return await self._start(start)
 
     async def debounce(
         self, start: PreparedStart[R], key: str, delay: Seconds, cap: Seconds | None = None
@@ -194,11 +182,29 @@ class Client:
         As `perdure.debounce` in the body of a run. Durable on return, and done once also when an answer was lost. Raises
         `InvalidArgument`, `StoreUnavailable`, `InsideWorkflow` and `InsideStep`.
         """
-        outside_of_runs("Client.debounce", "perdure.debounce")
+        self._outside_of_runs("Client.debounce", "perdure.debounce")
         times = check_debounce(start, key, delay, cap)
         row = row_of(start, self.pool)
         asked = Debounce(row, times.key, row.id, times.delay, times.cap)
         return self._handle(start, await self._database.persist(debounce, self.namespace, asked))
+
+    async def start_by_name(
+        self,
+        workflow: str,
+        arguments: Sequence[Any] | Mapping[str, Any] = (),
+        options: StartOptions | None = None,
+    ) -> Handle[Any]:
+        """Start a run of a workflow whose function this program does not have.
+
+        `workflow` is its registered name; `arguments` are by position or by name. A name that no worker knows is no
+        error: the run waits for one that does. Results are plain JSON values. What the workflow was registered with
+        (timeout, attempts) is not known here: say it in the options. Raises as `start`.
+        """
+        check_text("workflow", workflow, ID_MAX)
+        given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        text = encode(given, f"the input of workflow {workflow}")
+        start: PreparedStart[Any] = PreparedStart(workflow, given, text, options or StartOptions(), None)
+        return await self._start(start)
 
     @overload
     def handle(self, run_id: str, workflow: Workflow[..., R]) -> Handle[R]: ...
@@ -212,6 +218,41 @@ class Client:
         """
         definition = None if workflow is None else workflow.definition
         return Handle(run_id_of(run_id), definition, database=self._database, watcher=self._watcher)
+
+    async def select_workflow(
+        self,
+        *runs: str | Handle[Any],
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - it cancels nothing, which asyncio.timeout would
+    ) -> str:
+        """Wait until one of several runs, given by ids or handles, has ended; its id. Of those that have, the first as
+        given. All share one question to the database a tick.
+
+        Raises `InvalidArgument` for no run or one that is given twice, `NonExistentWorkflow` if one is not there,
+        `WaitTimeout` (they go on), `StoreUnavailable`.
+        """
+        return await select(self._watcher, runs, limit_of(timeout, None))
+
+    @overload
+    async def join_workflows(self, *runs: str, timeout: Seconds | None = None) -> None: ...
+    @overload
+    async def join_workflows(
+        self, first: Handle[R], second: Handle[R2], /, *, timeout: Seconds | None = None
+    ) -> tuple[R, R2]: ...
+    @overload
+    async def join_workflows(
+        self, first: Handle[R], second: Handle[R2], third: Handle[R3], /, *, timeout: Seconds | None = None
+    ) -> tuple[R, R2, R3]: ...
+    @overload
+    async def join_workflows(self, *runs: Handle[R], timeout: Seconds | None = None) -> tuple[R, ...]: ...
+    async def join_workflows(
+        self,
+        *runs: Any,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - it cancels nothing, which asyncio.timeout would
+    ) -> Any:
+        """Wait until all of several runs have ended. Given ids, it gives None; given handles, the tuple of their
+        results, and of those that failed it raises the first in order, as `Handle.result`. Raises as `select_workflow`.
+        """
+        return await join(self._watcher, runs, limit_of(timeout, None))
 
     async def send(self, to: str, value: Any, topic: str = "", key: str | None = None) -> None:
         """Send a message to the run with this id, which takes it with `perdure.recv` of the same topic.
@@ -234,32 +275,33 @@ class Client:
             return
         self._news.ready((each.namespace, each.pool) for each in woken if each.ready)
 
+    @overload
+    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None) -> Any: ...
+    @overload
+    async def get_event(
+        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: type[T]
+    ) -> T | None: ...
+    @overload
+    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None, *, type: Any) -> Any: ...
     async def get_event(
         self,
         run_id: str,
         name: str,
         timeout: Seconds | None = None,  # noqa: ASYNC109 - zero and the end of it are no errors
+        *,
+        type: Any = Any,
     ) -> Any:
         """The value that a run has published with `perdure.set_event`, waiting for it; None when there is none in time.
 
-        `timeout`: seconds or a timedelta; None waits without end, zero only looks. It asks once a second at least,
-        each call for itself. Also for a run that does not exist yet, or has ended. Raises `InvalidArgument`,
-        `StoreUnavailable`.
+        `timeout`: seconds or a timedelta; None waits without end, zero only looks. `type`: what it is read as; without,
+        it is plain JSON. All that wait share a question a tick, at least one a second. Also for a run that does not
+        exist yet, or has ended. Raises `InvalidArgument`, `StoreUnavailable`, `DecodingFailed`.
         """
-        limit = limit_of_time(timeout)
-        run_id, name = run_id_of(run_id), event_name(name)
-        ends = None if limit is None else asyncio.get_running_loop().time() + limit
-        pause = EVENT_FIRST
-        try:
-            async with asyncio.timeout_at(None if not limit else ends):
-                while True:
-                    text = await self._database.persist(store.event, run_id, name)
-                    if text is not None or limit == 0:
-                        return None if text is None else from_json(text)
-                    await asyncio.sleep(pause)
-                    pause = min(POLL_SECONDS, pause * 2)
-        except TimeoutError:
+        decoder, limit = decoder_of(type), limit_of_time(timeout)
+        text = await self._waits.event(run_id_of(run_id), event_name(name), limit)
+        if text is None or text == "null":
             return None
+        return from_json(text) if decoder is None else decoder.decode(text, f"event {name} of run {run_id}")
 
     @overload
     def read_stream(
@@ -288,8 +330,28 @@ class Client:
         reader = Reader(run_id_of(run_id), stream_name(key), offset_of(offset))
         return decoded(self._waits.stream(reader, limit_of_time(timeout)), decoder, reader)
 
+    async def _run(self, start: PreparedStart[R]) -> R:
+        self._outside_of_runs("Client.run", "workflow.run(…)")
+        start.options.check_run()
+        row = row_of(start, self.pool)
+        # Before the run exists, or the news of its end could come before anybody listens for it.
+        future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
+        try:
+            created = await self._creator.create([(start, row)], awaited=True)
+        except BaseException:
+            self._watcher.forget(row.id, future)
+            raise
+        if (run_id := created.id_of(row)) != row.id:
+            self._watcher.forget(row.id, future)
+            return await self._handle(start, run_id).result()
+        self._watcher.awake(row.id, armed=row.id in created.ids and not created.here, here=created.here)
+        return await self._handle(start, row.id).result_of(future)
+
+    def _outside_of_runs(self, what: str, instead: str) -> None:
+        outside_of_runs(what, instead)
+
     async def _start(self, start: PreparedStart[R]) -> Handle[R]:
-        outside_of_runs("Client.start", "workflow.start(…)")
+        self._outside_of_runs("Client.start", "workflow.start(…)")
         row = row_of(start, self.pool)
         created = await self._creator.create([(start, row)], awaited=False)
         return self._handle(start, created.id_of(row))

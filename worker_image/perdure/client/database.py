@@ -64,6 +64,8 @@ class Database:
         self._size = size
         self._pool: asyncpg.Pool[Any] | None = None
         self._closed = False
+        self.gate: Callable[[str], None] = outside_of_bodies
+        """Asked before each call whether it may be made here; raises what it is refused with."""
 
     async def call(
         self,
@@ -76,7 +78,7 @@ class Database:
         Raises `StoreUnavailable` when nothing is known about what was asked, `SchemaOutOfRange`, `ClientClosed`,
         `InsideWorkflow` in the body of a run.
         """
-        outside_of_bodies("a client asked the database")
+        self.gate("a client asked the database")
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 pool = await self._opened()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import inf
 
@@ -52,6 +52,10 @@ class Watcher:
         self._answered = False
         self._deaf = 0
         self._closed = False
+        self.gate: Callable[[str], None] = outside_of_bodies
+        """Asked before each wait whether it may begin here; raises what it is refused with."""
+        self.farewell: Callable[[str], PerdureError] = _closed_over
+        """What the wait for a run ends with when the client is closed."""
         self.trouble = ""
         """What is wrong with the database just now, for messages; empty if nothing is known to be."""
 
@@ -61,7 +65,7 @@ class Watcher:
         It raises `NonExistentWorkflow`, `ClientClosed`, or what the database refuses. An `asleep` run is about to be
         created, `awake` says when it is there.
         """
-        outside_of_bodies("a client waited for a run")
+        self.gate("a client waited for a run")
         future: asyncio.Future[RunSight] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_exception(ClientClosed("the client was closed"))
@@ -107,7 +111,7 @@ class Watcher:
         if self._tasks:
             await asyncio.wait(self._tasks)
         for run_id in list(self._waiters):
-            self._fail(run_id, ClientClosed(f"the client was closed while run {run_id} was waited for"))
+            self._fail(run_id, self.farewell(run_id))
         await self._database.close()
 
     # -- the background
@@ -209,3 +213,7 @@ class Watcher:
         if self._deaf & (self._deaf - 1) == 0:
             # At the first failure, and then at each power of two: an outage fills no log.
             logger.info("the client hears of no ends and polls until it has connected again: %s", error)
+
+
+def _closed_over(run_id: str) -> PerdureError:
+    return ClientClosed(f"the client was closed while run {run_id} was waited for")

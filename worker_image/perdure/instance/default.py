@@ -1,0 +1,39 @@
+"""The instance of the default registry, for programs that need no more than one."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from perdure.api.registering import default_registry
+from perdure.errors import AlreadyLaunched
+from perdure.instance.instance import Instance, InstanceSettings
+
+
+async def launch(
+    url: str | None = None,
+    namespace: str = "default",
+    pool: str = "default",
+    *,
+    listen: bool = True,
+    **settings: Unpack[InstanceSettings],
+) -> Instance:
+    """Launch an instance of everything that `@perdure.workflow` and `@perdure.step` have registered, and return it.
+
+    From then on `await workflow.start(…)` and `await workflow.run(…)` work outside of runs. As `Instance` and its
+    `launch`; raises `AlreadyLaunched` when there is one.
+    """
+    if default_registry.instance is not None:
+        raise AlreadyLaunched("there is an instance of the default registry: await perdure.shutdown() first")
+    instance = Instance(url, namespace, pool, registry=default_registry, listen=listen, **settings)
+    try:
+        return await instance.launch()
+    except BaseException:
+        await instance.shutdown()
+        raise
+
+
+async def shutdown() -> None:
+    """Shut down the instance of the default registry, if there is one: see `Instance.shutdown`."""
+    instance = default_registry.instance
+    if isinstance(instance, Instance):
+        await instance.shutdown()
