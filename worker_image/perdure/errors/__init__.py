@@ -27,17 +27,16 @@ from perdure.errors.client import (
 )
 from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
-from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.keys import KeyInProgress, KeyLost
-from perdure.errors.queues import NonExistentQueue
 from perdure.errors.management import WorkflowConflict, WorkflowNotRewindable
+from perdure.errors.queues import NonExistentQueue
 from perdure.errors.replay import (
     InputMismatch,
     InsideStep,
+    InsideWorkflow,
     NotInWorkflow,
     PatchNondeterminism,
     StepBuiltElsewhere,
-    InsideWorkflow,
     UnexpectedStep,
     UnknownStep,
     UnknownWorkflow,
@@ -66,11 +65,11 @@ from perdure.errors.signals import (
     ReleaseRequested,
     SlotGivenBack,
 )
+from perdure.errors.starts import QueueDeduplicated, WorkflowIdInUse
 from perdure.errors.steps import MaxStepRetriesExceeded, StepFailed, StepTimeout, TransactionAborted, TransactionMisused
 from perdure.errors.store import (
     MigrationFailed,
     PoolerInTheWay,
-from perdure.errors.starts import QueueDeduplicated, WorkflowIdInUse
     SchemaOutOfRange,
     StoreUnavailable,
     SystemDatabaseError,
@@ -79,12 +78,12 @@ from perdure.errors.starts import QueueDeduplicated, WorkflowIdInUse
 from perdure.errors.values import DecodingFailed, EncodingFailed, PayloadTooLarge
 
 __all__ = [
+    "AlreadyLaunched",
     "AlreadyRegistered",
     "AwaitedWorkflowCancelled",
     "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "BodyStopped",
     "BootstrapFailed",
-    "AlreadyLaunched",
     "CancelRequested",
     "ClientClosed",
     "ConfigurationError",
@@ -95,14 +94,14 @@ __all__ = [
     "EncodingFailed",
     "InputMismatch",
     "InsideStep",
+    "InsideWorkflow",
+    "Interrupted",
     "InvalidArgument",
     "InvalidResource",
     "KeyInProgress",
     "KeyLost",
     "MaxRecoveryAttemptsExceeded",
     "MaxStepRetriesExceeded",
-    "InsideWorkflow",
-    "Interrupted",
     "MigrationFailed",
     "MigrationFilesChanged",
     "NonExistentQueue",
@@ -110,25 +109,25 @@ __all__ = [
     "NonExistentWorkflow",
     "NotDeterministic",
     "NotInWorkflow",
+    "NotLaunched",
+    "NotRegistered",
     "OwnershipLost",
     "PatchNondeterminism",
     "PayloadTooLarge",
     "PerdureError",
     "PoolerInTheWay",
+    "QueueDeduplicated",
     "RegistrationError",
     "ReleaseRequested",
     "SchemaOutOfRange",
     "SelectMisused",
     "SlotGivenBack",
     "StepBuiltElsewhere",
-    "NotLaunched",
-    "NotRegistered",
     "StepFailed",
     "StepTimeout",
     "StoreUnavailable",
     "SystemDatabaseError",
     "TransactionAborted",
-    "QueueDeduplicated",
     "TransactionMisused",
     "UnexpectedStep",
     "UnknownStep",
@@ -138,12 +137,12 @@ __all__ = [
     "WorkflowCancelled",
     "WorkflowConflict",
     "WorkflowFailed",
+    "WorkflowIdInUse",
     "WorkflowNotFinished",
+    "WorkflowNotRewindable",
+    "WrongInstance",
 ]
 
 for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name
-    "WorkflowIdInUse",
-    "WorkflowNotRewindable",
-    "WrongInstance",
