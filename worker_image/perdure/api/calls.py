@@ -6,9 +6,17 @@ it may stand in `asyncio.gather` and a replay goes the same way. One that waits 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar, overload
 
-from perdure.engine.calls.arguments import event_name, key_of, length_of_sleep, limit_of_time, run_id_of, topic_of
+from perdure.engine.calls.arguments import (
+    decoder_of,
+    event_name,
+    key_of,
+    length_of_sleep,
+    limit_of_time,
+    run_id_of,
+    topic_of,
+)
 from perdure.engine.calls.events import GetRunEvent, SetRunEvent
 from perdure.engine.calls.kinds import build
 from perdure.engine.calls.messages import ReceiveMessage, SendMessage
@@ -16,6 +24,8 @@ from perdure.engine.calls.sleep import Sleep
 from perdure.engine.codec import encode
 from perdure.engine.pending import PendingCall
 from perdure.model.start import Seconds
+
+T = TypeVar("T")
 
 
 def sleep(seconds: Seconds) -> PendingCall[None]:
@@ -40,14 +50,21 @@ def send(to: str, value: Any, topic: str = "", key: str | None = None) -> Pendin
     return build(SendMessage(run_id_of(to), value, text, topic_of(topic), key_of(key)))
 
 
-def recv(topic: str = "", timeout: Seconds | None = None) -> PendingCall[Any]:
+@overload
+def recv(topic: str = "", timeout: Seconds | None = None) -> PendingCall[Any]: ...
+@overload
+def recv(topic: str = "", timeout: Seconds | None = None, *, type: type[T]) -> PendingCall[T | None]: ...
+@overload
+def recv(topic: str = "", timeout: Seconds | None = None, *, type: Any) -> PendingCall[Any]: ...
+def recv(topic: str = "", timeout: Seconds | None = None, *, type: Any = Any) -> PendingCall[Any]:
     """Take the oldest message of a topic that was sent to this run; None when there is none in time.
 
     Each message is taken once, by the step that records it. `timeout`: seconds or a timedelta by the database's clock,
     fixed when the call is first awaited and recorded; None waits without end, zero only looks. Waiting takes no slot.
-    Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
+    `type`: what the message is read as; without, it is plain JSON. One that does not fit is taken all the same, and
+    `DecodingFailed` is raised, at each replay. Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
     """
-    return build(ReceiveMessage(topic_of(topic), limit_of_time(timeout)))
+    return build(ReceiveMessage(topic_of(topic), limit_of_time(timeout), decoder_of(type)))
 
 
 def set_event(name: str, value: Any) -> PendingCall[None]:
@@ -60,10 +77,16 @@ def set_event(name: str, value: Any) -> PendingCall[None]:
     return build(SetRunEvent(event_name(name), value, text))
 
 
-def get_event(run_id: str, name: str, timeout: Seconds | None = None) -> PendingCall[Any]:
+@overload
+def get_event(run_id: str, name: str, timeout: Seconds | None = None) -> PendingCall[Any]: ...
+@overload
+def get_event(run_id: str, name: str, timeout: Seconds | None = None, *, type: type[T]) -> PendingCall[T | None]: ...
+@overload
+def get_event(run_id: str, name: str, timeout: Seconds | None = None, *, type: Any) -> PendingCall[Any]: ...
+def get_event(run_id: str, name: str, timeout: Seconds | None = None, *, type: Any = Any) -> PendingCall[Any]:
     """The value that a run has published under a name, waiting until there is one; None when there is none in time.
 
-    `timeout` as in `recv`. Also for a run that does not exist yet, or has ended: without a timeout that is a wait
-    without end. Waiting takes no slot. Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
+    `timeout` and `type` as in `recv`. Also for a run that does not exist yet, or has ended: without a timeout that is a
+    wait without end. Waiting takes no slot. Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
     """
-    return build(GetRunEvent(run_id_of(run_id), event_name(name), limit_of_time(timeout)))
+    return build(GetRunEvent(run_id_of(run_id), event_name(name), limit_of_time(timeout), decoder_of(type)))

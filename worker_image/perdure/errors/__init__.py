@@ -75,6 +75,7 @@ from perdure.errors.store import (
     SystemDatabaseError,
     WorkerLost,
 )
+from perdure.errors.streams import StreamClosed, StreamTimeout
 from perdure.errors.values import DecodingFailed, EncodingFailed, PayloadTooLarge
 
 __all__ = [
@@ -126,6 +127,8 @@ __all__ = [
     "StepFailed",
     "StepTimeout",
     "StoreUnavailable",
+    "StreamClosed",
+    "StreamTimeout",
     "SystemDatabaseError",
     "TransactionAborted",
     "TransactionMisused",

@@ -12,6 +12,7 @@ from enum import StrEnum
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.start import StartOptions
 from perdure.model.states import RunStatus
+from perdure.model.streams import AwaitStream, CloseStream, WriteStream
 
 
 class CallName(StrEnum):
@@ -21,16 +22,31 @@ class CallName(StrEnum):
     START = "perdure.start"
     DEBOUNCE = "perdure.debounce"
     RESULT = "perdure.result"
+    STATUS = "perdure.status"
+    SELECT_WORKFLOW = "perdure.select_workflow"
     SEND = "perdure.send"
     RECV = "perdure.recv"
     SET_EVENT = "perdure.set_event"
     GET_EVENT = "perdure.get_event"
+    WRITE_STREAM = "perdure.write_stream"
+    CLOSE_STREAM = "perdure.close_stream"
+    READ_STREAM = "perdure.read_stream"
     SELECT = "perdure.select"
+    CANCEL = "perdure.cancel"
+    RESUME = "perdure.resume"
+    FORK = "perdure.fork"
+    REWIND = "perdure.rewind"
+    DELETE = "perdure.delete"
+    SET_DELAY = "perdure.set_delay"
+    SET_ATTRIBUTES = "perdure.set_attributes"
+    GET_WORKFLOW = "perdure.get_workflow"
+    LIST_WORKFLOWS = "perdure.list_workflows"
+    LIST_STEPS = "perdure.list_steps"
     NOW = "perdure.now"
 
 
 CHILD_PREFIX = "child:"
-"""How the keys of children begin."""
+"""How the keys of ends of runs begin, of children and others."""
 
 
 def message_key(topic: str) -> str:
@@ -39,7 +55,7 @@ def message_key(topic: str) -> str:
 
 
 def child_key(run_id: str) -> str:
-    """Under which a parked run is woken by the end of a child."""
+    """Under which a parked run is woken by the end of another."""
     return f"{CHILD_PREFIX}{run_id}"
 
 
@@ -62,6 +78,7 @@ class Start:
     requires: str
     input: str
     options: StartOptions
+    max_run_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +92,22 @@ class Send:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlainSend:
+    """Put a message into a run's inbox out of the body of a step, once for each key; no step is recorded of it."""
+
+    to: str
+    topic: str
+    key: str
+    value: str
+
+
 class Otherwise(StrEnum):
     """What a receive records when there is no message."""
 
     NOTHING = "nothing"
     WAITING = "waiting"
     """That it waits, until `step.wake_in` has passed; an instant that is recorded already stays."""
-    max_run_attempts: int | None = None
     NONE = "none"
     """That none came in time."""
 
@@ -113,7 +139,16 @@ class AwaitEvent:
     event: str
 
 
-OwnCall = Start | Send | Receive | SetEvent | AwaitEvent
+@dataclass(frozen=True, slots=True)
+class AwaitRuns:
+    """Have the run woken when one of these runs ends, which it has not started. No step is written: `step` has the
+    number of the call."""
+
+    step: StepWrite
+    runs: tuple[str, ...]
+
+
+OwnCall = Start | Send | Receive | SetEvent | AwaitEvent | AwaitRuns | WriteStream | CloseStream | AwaitStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +173,9 @@ class RunOutcome:
     error: str | None = None
     reason: str | None = None
     """Of a cancel."""
+    workflow: str = ""
+    own: bool = True
+    """Whether the asking run has started it: then its end wakes that one, else it has to be asked for (`AwaitRuns`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +187,12 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class InboxLook:
-    """Answer to a look into the own inbox: whether there is a message of the topic; and the count of wakes."""
+class Statuses:
+    """Answer to the question how other runs stand: those that exist; of them those that the asking run has started
+    (`RunOutcome.own`); and its count of wakes."""
 
-    there: bool
+    runs: dict[str, RunStatus]
+    own: frozenset[str]
     wake_seq: int
 
 
@@ -162,3 +202,16 @@ class EventValue:
 
     value: str | None
     wake_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboxLook:
+    """Answer to a look into the own inbox: whether there is a message of the topic; and the count of wakes."""
+
+    there: bool
+    wake_seq: int
+
+
+def is_plain(call: OwnCall) -> bool:
+    """Whether the call is part of a step and leaves no row of its own; a cancel that lets the step finish lets it too."""
+    return isinstance(call, WriteStream | CloseStream) and call.plain

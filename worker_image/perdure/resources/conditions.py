@@ -85,8 +85,8 @@ class Reason(StrEnum):
 REASON_MEANINGS: dict[Reason, str] = {
     Reason.ACCEPTED: "The spec is valid and stored.",
     Reason.INVALID_SPEC: "A field breaks a rule that the API server could not check; the message has its path.",
-    Reason.INPUT_TOO_LARGE: "`spec.input`, or `spec.value` of a signal, is over 256 KiB as JSON. Store it elsewhere and "
-    "pass a reference.",
+    Reason.INPUT_TOO_LARGE: "`spec.input`, or `spec.value` of a signal, is over 256 KiB as JSON. Store it elsewhere "
+    "and pass a reference.",
     Reason.DUPLICATE_STEP: "Two steps have one name.",
     Reason.UNKNOWN_NEED: "`needs` names a step that is not in `spec.steps`.",
     Reason.CYCLE_IN_NEEDS: "Steps need each other in a circle, so none of them could start.",
@@ -136,6 +136,7 @@ class WaitKind(StrEnum):
     SLEEP = "Sleep"
     MESSAGE = "Message"
     EVENT = "Event"
+    STREAM = "Stream"
     CHILD = "Child"
     SUSPENDED = "Suspended"
 
@@ -144,12 +145,12 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
     WaitKind.FREE_WORKER: "It is ready; the next worker of its pool with a free slot takes it.",
     WaitKind.NO_FREE_SLOT: "All slots of the pool are taken; it is its turn as soon as one is free.",
     WaitKind.NO_WORKER_POOL: "No WorkerPool of that name in the namespace, or none that serves its queue.",
-    WaitKind.QUEUE_PAUSED: "Its queue is paused: nothing of it is taken.",
-    WaitKind.QUEUE_LIMIT: "As many runs of its queue, or of its partition, run as its limits allow; it is its turn after.",
-    WaitKind.RATE_LIMIT: "As many runs of its queue have begun as its rate allows for now.",
     WaitKind.POOL_STARTING: "Worker pods of the pool are on their way up.",
     WaitKind.POOL_NOT_READY: "No worker pod of the pool becomes ready; the message says why.",
     WaitKind.POOL_SUSPENDED: "The pool is suspended.",
+    WaitKind.QUEUE_PAUSED: "Its queue is paused: nothing of it is taken.",
+    WaitKind.QUEUE_LIMIT: "As many runs of its queue run as its limits allow; it is its turn when one leaves.",
+    WaitKind.RATE_LIMIT: "As many runs of its queue have begun as its rate allows for now.",
     WaitKind.NO_WORKER_VERSION: "It began in a version of the pool's template that is not there any more.",
     WaitKind.UNKNOWN_WORKFLOW: "No live worker of the pool has a workflow of that name registered.",
     WaitKind.UNKNOWN_STEP: "No live worker of the pool has a step of that name registered.",
@@ -158,6 +159,7 @@ WAIT_MEANINGS: dict[WaitKind, str] = {
     WaitKind.SLEEP: "The body sleeps until the given time.",
     WaitKind.MESSAGE: "The body waits for a message; with a time, no longer than that.",
     WaitKind.EVENT: "The body waits for an event of a run; with a time, no longer than that.",
+    WaitKind.STREAM: "The body waits for a value of a stream of a run; with a time, no longer than that.",
     WaitKind.CHILD: "The body waits for the end of another run.",
     WaitKind.SUSPENDED: "`spec.suspend` is true.",
 }

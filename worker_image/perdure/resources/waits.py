@@ -33,6 +33,7 @@ PHRASES: dict[str, str] = {
     WaitKind.SLEEP: "the end of its sleep",
     WaitKind.MESSAGE: "a message {name}",
     WaitKind.EVENT: "event {name}",
+    WaitKind.STREAM: "stream {name}",
     WaitKind.CHILD: "run {name}",
     WaitKind.SUSPENDED: "resume",
 }
@@ -68,7 +69,9 @@ _CALLS = {
     CallName.SLEEP: WaitingFor(WaitKind.SLEEP, message="the body sleeps"),
     CallName.RECV: WaitingFor(WaitKind.MESSAGE, message="the body waits for a message"),
     CallName.GET_EVENT: WaitingFor(WaitKind.EVENT, message="the body waits for an event"),
+    CallName.READ_STREAM: WaitingFor(WaitKind.STREAM, message="the body waits for a value of a stream"),
     CallName.RESULT: WaitingFor(WaitKind.CHILD, message="the body waits for the end of another run"),
+    CallName.SELECT_WORKFLOW: WaitingFor(WaitKind.CHILD, message="the body waits for the first end of several runs"),
 }
 """What a call waits for that is so by its row alone; once the run is parked, the run's row says it exactly."""
 

@@ -246,9 +246,3 @@ async def send(connection: asyncpg.Connection[Any], run_id: str, topic: str, key
     A key that the receiver has is no second message. The receiver still has to be woken (`wakes.announce`).
     """
     return await connection.fetchval(sql("client_send"), run_id, topic, key, value) is not None
-
-
-async def event(connection: asyncpg.Connection[Any], run_id: str, name: str) -> str | None:
-    """The value of an event as JSON text, None when it is not set."""
-    value: str | None = await connection.fetchval(sql("client_event"), run_id, name)
-    return value

@@ -19,6 +19,7 @@ from perdure.store.statements import sql
 
 CHANNEL = "perdure_ready"
 ENDED_CHANNEL = "perdure_ended"
+STREAMS_CHANNEL = "perdure_streams"
 
 ENDED_BYTES = 7900
 """Bytes of ids in one notification: Postgres takes less than 8000."""
@@ -39,6 +40,12 @@ async def notify_ended(connection: asyncpg.Connection[Any], run_ids: Iterable[st
     """Tell the clients that these runs have ended. Call it outside of any transaction."""
     for payload in _payloads(run_ids):
         await connection.execute(sql("notify_ended"), payload)
+
+
+async def notify_streams(connection: asyncpg.Connection[Any], run_ids: Iterable[str]) -> None:
+    """Tell the clients that streams of these runs were written to. Call it outside of any transaction."""
+    for payload in _payloads(run_ids):
+        await connection.execute(sql("notify_streams"), payload)
 
 
 def _payloads(run_ids: Iterable[str]) -> Iterator[str]:
@@ -156,4 +163,26 @@ class EndedListener(_Subscription):
             on_gap,
             application_name=application_name,
             on_lost=on_lost,
+        )
+
+
+class StreamListener(_Subscription):
+    """Calls `on_written(ids)` for runs to whose streams something was written, and `on_gap()` after every
+    (re)connection. Both are called in the event loop and must not block."""
+
+    def __init__(
+        self,
+        url: str,
+        on_written: Callable[[list[str]], None],
+        on_gap: Callable[[], None],
+        *,
+        application_name: str,
+    ) -> None:
+        super().__init__(
+            url,
+            STREAMS_CHANNEL,
+            lambda payload: on_written(payload.split("\n")),
+            on_gap,
+            application_name=application_name,
+            on_lost=lambda _: None,
         )

@@ -1,0 +1,63 @@
+-- Purpose: close streams of runs, and record the closing as the run's step; a plain one, from inside a step, is recorded
+-- nowhere else. A stream that was closed before stays as it is, and is closed.
+-- Run by: the worker's journal, after everything the run has pending. Sent again unchanged it has no second effect.
+-- Locks: the runs' rows, sorted, FOR NO KEY UPDATE: the only test of ownership, all else hangs on it (R1, R15); then
+-- the streams. Runs that wait for them are woken by another statement.
+-- Expected index: the primary keys.
+-- A row for every owned run, with the fence it was found under and the count of wakes of this statement's snapshot,
+-- which is older than the lock: a wake since then is none that was seen (R7). Then a row for every call that was done
+-- or tried; none for a call whose earlier copy came through (call_fence, call_seq), nor for any with a cancel set,
+-- which does not concern a plain one: its step goes on.
+WITH own AS MATERIALIZED (
+    SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.call_fence, w.call_seq
+      FROM perdure.workflows w
+     WHERE w.id = ANY($1::text[]) AND w.worker_id = $2::text AND w.status + 0 = 30
+     ORDER BY w.id
+       FOR NO KEY UPDATE
+), before AS MATERIALIZED (
+    SELECT w.id, w.wake_seq FROM perdure.workflows w WHERE w.id = ANY($1::text[])
+), call AS MATERIALIZED (
+    SELECT r.*
+      FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[], $8::text[], $9::text[],
+                  $10::boolean[])
+           WITH ORDINALITY AS r(id, fence, step_index, seq, input, output, key, plain, n)
+      JOIN own ON own.id = r.id AND own.fence = r.fence
+     WHERE (own.cancel_mode IS NULL OR r.plain) AND (own.call_fence, own.call_seq) < (r.fence, r.seq)
+), mark AS (
+    UPDATE perdure.workflows w
+       SET call_fence = c.fence, call_seq = c.seq, edits = w.edits + 1
+      FROM (SELECT call.id, call.fence, max(call.seq) AS seq FROM call GROUP BY call.id, call.fence) c
+     WHERE w.id = c.id
+), stream AS (
+    INSERT INTO perdure.streams AS s (workflow_id, key, length, closed_by, untold_since)
+    SELECT call.id, call.key, 0, min(call.step_index), clock_timestamp()
+      FROM call
+     GROUP BY call.id, call.key
+     ORDER BY call.id, call.key
+    ON CONFLICT (workflow_id, key) DO UPDATE SET
+        closed_by = excluded.closed_by,
+        untold_since = coalesce(s.untold_since, excluded.untold_since)
+     WHERE s.closed_by IS NULL
+), step AS (
+    INSERT INTO perdure.workflow_steps AS t (
+        workflow_id, step_index, name, status, fence, seq, started_fence, started_seq, input, output, finished_at)
+    SELECT call.id, call.step_index, 'perdure.close_stream', 30, call.fence, call.seq, call.fence, call.seq, call.input,
+           call.output, clock_timestamp()
+      FROM call
+     WHERE NOT call.plain
+    ON CONFLICT (workflow_id, step_index) DO UPDATE SET
+        name = excluded.name,
+        status = excluded.status,
+        fence = excluded.fence,
+        seq = excluded.seq,
+        output = excluded.output,
+        finished_at = excluded.finished_at,
+        wake_at = NULL
+     WHERE t.status < 30 AND (t.fence, t.seq) < (excluded.fence, excluded.seq)
+)
+SELECT own.id, own.fence, own.cancel_mode, own.suspended, before.wake_seq,
+       NULL::bigint AS seq, NULL::boolean AS done, NULL::text AS output
+  FROM own JOIN before ON before.id = own.id
+UNION ALL
+SELECT call.id, call.fence, NULL, NULL, NULL, call.seq, true, call.output
+  FROM call
