@@ -255,8 +255,8 @@ async def test_outside_a_run_each_says_where_it_belongs(call):
         call()
 
 
-@pytest.mark.parametrize("call", CALLS)
-async def test_inside_a_step_each_is_refused_and_takes_no_index(engine: Engine, call):
+@pytest.mark.parametrize("call", [perdure.recv, lambda: perdure.set_event("e", 1)], ids=["recv", "set_event"])
+async def test_inside_a_step_recv_and_set_event_are_refused_and_take_no_index(engine: Engine, call):
     @engine.step(name="asking")
     async def asking():
         with pytest.raises(InsideStep, match="a step is a leaf"):

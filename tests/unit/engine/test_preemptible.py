@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 
+import perdure
 import pytest
 from perdure import StepTimeout, current
 from perdure.engine import unwind
@@ -12,7 +13,7 @@ from perdure.errors import CancelRequested, OwnershipLost, ReleaseRequested
 from perdure.model.outcome import Cancelled, Lost, Released, Succeeded
 from perdure.model.states import StepStatus
 
-from tests.support.engine import PATIENCE, Engine, Held, statuses, until
+from tests.support.engine import PATIENCE, Engine, Held, output_of, statuses, until
 
 GRACEFUL = CancelRequested("stop")
 
@@ -322,6 +323,30 @@ async def test_the_deadline_sets_the_token(engine: Engine):
 
     assert await engine.execute(engine.run_of(late, deadline_in=0.05)) == Cancelled("its deadline has passed")
     await until(lambda: "told" in noted)
+
+
+async def test_the_token_of_the_loser_of_a_select_is_set(engine: Engine):
+    noted = []
+
+    @engine.step(name="works")
+    def works():
+        token = current().step.cancelled
+        noted.append("begun")
+        until_set(token)
+        noted.append("told")
+
+    @engine.step(name="quick")
+    async def quick():
+        await until(lambda: "begun" in noted)
+        return "first"
+
+    @engine.workflow
+    async def flow():
+        won = await perdure.select(slow=works(), fast=quick())
+        await until(lambda: "told" in noted)
+        return won.name
+
+    assert output_of(await engine.execute(engine.run_of(flow))) == "fast"
 
 
 async def test_a_wait_in_another_loop_is_told_and_one_that_is_given_up_leaves_nothing_behind():

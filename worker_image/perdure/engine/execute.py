@@ -96,6 +96,7 @@ class Execution:
         """Whether durable calls are refused."""
         self.dropping = False
         """Whether also what steps in progress give is dropped."""
+        self.log = log
         self.cancellations: dict[Scope, Cancellation] = {}
         """Those that attempts in progress have asked for."""
         self._threads = threads
@@ -119,6 +120,12 @@ class Execution:
     def steps_in_progress(self) -> int:
         """Steps whose start is being written or whose body runs; a step that waits for its next attempt is none."""
         return len(self._steps.in_progress)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where the body runs; once it has begun."""
+        assert self._body is not None
+        return self._body.get_loop()
 
     async def run(self) -> Ending:
         """Run to an ending, which the caller has to commit. Raises nothing but what cancels the caller itself."""

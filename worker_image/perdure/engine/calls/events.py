@@ -8,8 +8,10 @@ from typing import Any
 from pydantic_core import from_json
 
 from perdure.engine.backoff import Wait
+from perdure.engine.calls import plain
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.context import Scope
 from perdure.model.calls import AwaitEvent, CallName, EventValue, SetEvent, event_key
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus
@@ -49,6 +51,7 @@ class GetRunEvent(Common):
     event: str
     timeout: float | None
     name = CallName.GET_EVENT
+    in_steps = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -83,6 +86,12 @@ class GetRunEvent(Common):
     def read_back(self, output: str) -> Any:
         """The value."""
         return from_json(output)
+
+    async def plainly(self, scope: Scope | None) -> Any:
+        """As part of a step."""
+        assert scope is not None
+        found = await plain.get_event(scope, self.run_id, self.event, self.timeout)
+        return self.read_back("null" if found is None else found)
 
     async def _look(self, calls: Calls) -> EventValue:
         return await calls.look(calls.log.look_at_event(self.run_id, self.event))

@@ -6,14 +6,17 @@ It is taken in the statement that records it, so that no crash loses or doubles 
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json
 
 from perdure.engine.backoff import Wait
+from perdure.engine.calls import plain
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.context import Scope
 from perdure.errors import NonExistentWorkflow
 from perdure.model.calls import CallName, Otherwise, Receive, Send, message_key
 from perdure.model.rows import WaitingFor
@@ -42,6 +45,7 @@ class SendMessage(Common):
     topic: str
     key: str | None
     name = CallName.SEND
+    in_steps = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -59,6 +63,12 @@ class SendMessage(Common):
 
     def read_back(self, output: str) -> None:
         """Nothing."""
+
+    def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, None]:
+        """As part of a step."""
+        assert scope is not None
+        key = None if self.key is None else callers_key(self.key)
+        return plain.send(scope, self.to, self.topic, key, self.text)
 
 
 @dataclass(frozen=True)
