@@ -10,6 +10,7 @@ from re import MULTILINE, search, sub
 from typing import Any
 
 from perdure.model.calls import AwaitEvent, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.management import SetAttributes
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import ClaimedRun, StepWrite, WaitingFor
 from perdure.model.start import StartOptions
@@ -17,6 +18,7 @@ from perdure.model.states import StepStatus
 from perdure.store import calls, statements, transaction, workers
 from perdure.store.calls import RunCalls
 from perdure.store.journal import FEW_STEPS
+from perdure.store.management import CallerLost, manage_for
 from perdure.store.transaction import Claim
 
 from tests.store.builders import Connection, failure, finish, start, write
@@ -69,6 +71,16 @@ async def finish_in_transaction(conn: Connection, run: ClaimedRun) -> object:
         return (await transaction.finish(conn, Claim(run.id, "w1", run.fence), finish(seq=LATE), "mark")).flags
 
 
+async def change_attributes(conn: Connection, run: ClaimedRun) -> object:
+    """What is done with another run is done with this one, so that there is one row to look at."""
+    step = StepWrite(0, LATE, "perdure.set_attributes", StepStatus.SUCCEEDED, "[]")
+    try:
+        done = await manage_for(conn, Claim(run.id, "w1", run.fence), run.id, SetAttributes('{"a": 1}'), step)
+    except CallerLost:
+        return None
+    return done.managed
+
+
 FENCED: dict[str, Fenced] = {
     "start": journal(start(seq=LATE)),
     "fresh start": journal(replace(start(seq=LATE), fresh=True)),
@@ -86,6 +98,7 @@ FENCED: dict[str, Fenced] = {
     "released": journal(finish(7, LATE), ending=Released("drain")),
     "give back": Fenced("worker_give_back", lambda conn, run: workers.give_back(conn, "w1", [(run.id, run.fence)])),
     "transaction": Fenced("transaction_step", finish_in_transaction, running),
+    "call about another run": Fenced("manage_step", change_attributes),
     "child": call("call_start", lambda run, step: Start(step, f"{run.id}-0", "x", "workflow:x", "[]", StartOptions())),
     "message": call("call_send", lambda run, step: Send(step, run.id, "t", f"{run.id}/0", '"hi"')),
     "receive": call("call_receive", lambda run, step: Receive(step, "t", Otherwise.NOTHING), message),

@@ -90,6 +90,11 @@ FROM = ["9999-01-01", ""]
 
 LISTED = "workflows_listed_live workflows_listed_succeeded workflows_listed_others"
 
+FROM = ["9999-01-01", ""]
+"""Where a list begins that has the newest first."""
+
+LISTED = "workflows_listed_live workflows_listed_succeeded workflows_listed_others"
+
 SCHEDULES = [f"s{n:06}" for n in range(1, 101)]
 RULE = ["0 * * * *", "UTC", "skip", "latest", 3600.0, 0.0]
 SCHEDULE = [*RULE, "x", "workflow:x", "[]", "p", "q", 100, None, "", None, None]
@@ -205,8 +210,30 @@ CASES = [
     case("journal_steps_at", ["f000001", 1, [1, 2]], "workflow_steps_pkey", 3),
     case("run_upsert", ["new", *UPSERT], "workflows_pkey", 2),
     case("run_upsert", ["r000001", *UPSERT], "workflows_pkey", 4),
-    case("run_cancel", ["r000001", "Immediate", "why"], "workflows_pkey", 4),
-    case("run_gone", [IDS], "workflows_pkey", 600),
+    case("run_cancel", [["r000001"], "Immediate", "why", True], "workflows_pkey", 4),
+    case("run_cancel", [IDS, "Immediate", "why", True], "workflows_pkey", 600),
+    case("run_gone", [IDS, "why"], "workflows_pkey", 600),
+    case("manage_lock", [IDS], "workflows_pkey", 400),
+    case("manage_resume", [FINISHED], "workflows_pkey workflows_children", 900),
+    case("manage_delay", ["r000001", 60.0], "workflows_pkey", 2),
+    case("manage_attributes", ["f000001", '{"a": 1}', ["b"]], "workflows_pkey", 2),
+    case("manage_cut", ["f000001", "step"], "workflow_steps_pkey", 4),
+    case("manage_children", ["f000001", 3, ['"c"']], "workflow_steps_pkey", 4),
+    case("manage_rewind", ["f000001", 1], "workflows_pkey workflow_steps_pkey workflows_children", 20),
+    case("manage_rewind_streams", ["f000001", 1], "streams_pkey stream_values_pkey", 60),
+    case("manage_fork", ["f000001", "new", 2, [], [], []], "workflows_pkey workflow_steps_pkey messages_key", 20),
+    case("manage_fork_streams", ["f000001", "new", 2], "streams_pkey stream_values_pkey", 60),
+    case("manage_recorded", ["f000001", 1], "workflow_steps_pkey", 1),
+    case("manage_step", ["o000050", 9, "perdure.cancel", 1, 99, "[]", "70"], "workflows_pkey", 4),
+    case("list_newest", ["ns", True, True, True, *FROM, "1970-01-01", 500], LISTED, 1600),
+    case("list_newest", ["ns", False, False, True, *FROM, "1970-01-01", 500], "workflows_listed_others", 600),
+    case("list_oldest", ["ns", True, True, True, "1970-01-01", "", "9999-01-01", 500], LISTED, 1600),
+    case("list_named", ["ns", IDS, None, None, True, *FROM, 101, None], "workflows_pkey", 300),
+    case("list_named", ["ns", [], "p000001", None, True, *FROM, 101, None], "workflows_children", 300),
+    case("list_named", ["ns", [], None, "f000001", False, "1970-01-01", "", 101, None], "workflows_forks", 10),
+    case("list_named", ["ns", [], None, None, True, *FROM, 101, '{"a": 1}'], "workflows_attributes", 10),
+    case("list_runs", [IDS, 100, True, True, "ns", *[None] * 14], "workflows_pkey workflow_payloads_pkey", 600),
+    case("list_steps", ["f000001", -1, 100, True], "workflow_steps_pkey", 4),
     case("run_purge_calls", [100, 10_000], "workflows_gone messages_key event_waits_of", 1000),
     case(
         "retention_mark",

@@ -71,7 +71,7 @@ async def test_a_zombie_waiting_for_the_reclaim_writes_nothing(conn: Connection,
 
 async def test_settle_behind_a_cancel_is_refused(conn: Connection, pg_url: str) -> None:
     run = await claimed(conn)
-    cancel = (sql("run_cancel"), "r1", "Immediate", "why")
+    cancel = (sql("run_cancel"), ["r1"], "Immediate", "why", True)
 
     ack = await race(pg_url, cancel, write(conn, run, finish(), ending=Succeeded("1")))
 
@@ -208,7 +208,7 @@ async def test_a_batch_of_four_is_decided_run_by_run(conn: Connection, pg_url: s
         (RECLAIM,),
         journal.commit(conn, "w1", batch),
         (WAKE.replace("r1", "r2"),),
-        (sql("run_cancel"), "r3", "Graceful", "why"),
+        (sql("run_cancel"), ["r3"], "Graceful", "why", True),
     )
 
     async def check() -> None:

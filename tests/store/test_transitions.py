@@ -2,11 +2,15 @@
 whenever its owner changes. A trigger records every change that a long random story makes."""
 
 import random
+from contextlib import suppress
 
+from perdure.errors import InvalidArgument, NonExistentWorkflow, WorkflowNotRewindable
+from perdure.model.management import Cut, Delay, Delete, Resume, Rewind
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import RUN_TRANSITIONS, CancelMode, RunStatus
 from perdure.store import backlog, clients, runs, sweeps, workers
+from perdure.store.management import manage
 
 from tests.store.builders import Connection, add_run, add_worker, claim, new_run, write
 
@@ -60,6 +64,8 @@ class Story:
             self.sweep,
             self.remove,
             self.explain,
+            self.manage,
+            self.manage,
             self.run_again,
         ]
         await self.chance.choice(events)()
@@ -125,6 +131,13 @@ class Story:
 
     async def run_again(self) -> None:
         await clients.rerun(self.conn, self.any_run(), self.chance.randrange(1 << 30))
+
+    async def manage(self) -> None:
+        verb = self.chance.choice([Resume(), Resume(), Rewind(Cut.BEGINNING), Delay(1.0), Delete()])
+        if isinstance(verb, Delete) and self.chance.random() < 0.8:
+            return
+        with suppress(NonExistentWorkflow, WorkflowNotRewindable, InvalidArgument):
+            await manage(self.conn, [self.any_run()], verb)
 
     async def explain(self) -> None:
         await backlog.set_waiting(self.conn, [(self.any_run(), 0, WaitingFor("x"))])

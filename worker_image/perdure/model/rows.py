@@ -115,6 +115,16 @@ class ClaimedRun:
     """How long the run had been claimable when it was claimed, by the database's clock."""
     parent_id: str | None = None
     """The run that started this one."""
+    rewinds: int = 0
+    """How often it was rewound."""
+    seed: str | None = None
+    """Of a fork: the id of the run that the first of its line was, which chance in its body goes by."""
+
+    @property
+    def stem(self) -> str:
+        """How ids and keys begin that the run gives away. A step that is done again after a rewind gives others, so that
+        nothing of before is taken for the new one."""
+        return self.id if self.rewinds == 0 else f"{self.id}~{self.rewinds}"
 
 
 # Not frozen, as the claimed run: two are made for every step.

@@ -95,7 +95,7 @@ PHASE_OF: dict[RunStatus, Phase] = {
 
 RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.ENQUEUED: frozenset(
-        {RunStatus.RUNNING, RunStatus.CANCELLED},
+        {RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.DELAYED},  # the last: its start was put off
     ),
     RunStatus.DELAYED: frozenset({RunStatus.ENQUEUED, RunStatus.CANCELLED}),
     RunStatus.RUNNING: frozenset(

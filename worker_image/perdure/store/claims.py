@@ -237,6 +237,8 @@ def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun
         steps=steps,
         ready_seconds=row["ready_seconds"] or 0.0,
         parent_id=row["parent_id"],
+        rewinds=row["rewinds"],
+        seed=row["seed"],
     )
 
 

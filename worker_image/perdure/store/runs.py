@@ -75,19 +75,34 @@ async def upsert(connection: asyncpg.Connection[Any], run: NewRun) -> Upserted:
     return Upserted(row["created"], row["written"], RunStatus(row["status"]), row["generation"])
 
 
-async def cancel(connection: asyncpg.Connection[Any], run_id: str, mode: CancelMode, reason: str) -> RunStatus | None:
+async def cancel(
+    connection: asyncpg.Connection[Any], run_id: str, mode: CancelMode, reason: str, *, cascade: bool = True
+) -> RunStatus | None:
     """Ask for the end of a run; its status afterwards, None when there is no such run.
 
     CANCELLED: it was owned by nobody and has ended (or had before). RUNNING: its owner sees the flag at its next
-    checkpoint. Another final status: it had ended, nothing changed. A cancel never gets weaker. Durable on return.
+    checkpoint. Another final status: it had ended, nothing changed. `cascade`: the runs that it has started follow. A
+    cancel never gets weaker. Durable on return.
     """
-    status = await connection.fetchval(sql("run_cancel"), run_id, mode, clean(reason))
-    return None if status is None else RunStatus(status)
+    return (await cancel_all(connection, [run_id], mode, reason, cascade=cascade)).get(run_id)
+
+
+async def cancel_all(
+    connection: asyncpg.Connection[Any], ids: Sequence[str], mode: CancelMode, reason: str, *, cascade: bool
+) -> dict[str, RunStatus]:
+    """`cancel` of many in one statement; the status of each that exists."""
+    rows = await connection.fetch(sql("run_cancel"), sorted(set(ids)), mode, clean(reason), cascade)
+    return {row["id"]: RunStatus(row["status"]) for row in rows}
+
+
+async def remove(connection: asyncpg.Connection[Any], ids: Sequence[str], reason: str) -> int:
+    """Cancel what has not ended of these runs, for this reason, and mark all for removal. How many were new."""
+    return len(await connection.fetch(sql("run_gone"), sorted(set(ids)), clean(reason)))
 
 
 async def resource_gone(connection: asyncpg.Connection[Any], ids: Sequence[str]) -> int:
-    """The resources of these runs are deleted: cancel what has not ended, mark all for removal. How many were new."""
-    return len(await connection.fetch(sql("run_gone"), sorted(set(ids))))
+    """The resources of these runs are deleted: `remove` them."""
+    return await remove(connection, ids, "the resource was deleted")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
--- Purpose: cancel one run. What nobody owns ends at once; the owner of a RUNNING row sees the flag at its next
--- checkpoint or beat; an ended run stays as it is.
--- Run by: clients and the command line (resources cancel through run_upsert).
--- Locks: the run's row. Expected index: workflows_pkey. Zero rows: no such run.
+-- Purpose: cancel runs. What nobody owns ends at once; the owner of a RUNNING row sees the flag at its next checkpoint or
+-- beat; an ended run stays as it is. With $4 those that they have started follow, without it these go on.
+-- Run by: clients, the command line, and workers for the calls of runs (resources cancel through run_upsert).
+-- Locks: the runs' rows, sorted. Expected index: workflows_pkey, workflows_children. A run that does not come back does
+-- not exist. A cancel only ever gets stronger: the mode, and whether children follow.
 WITH run AS MATERIALIZED (
-    SELECT w.id, w.status FROM perdure.workflows w WHERE w.id = $1::text FOR NO KEY UPDATE
+    SELECT w.id, w.status FROM perdure.workflows w WHERE w.id = ANY($1::text[]) ORDER BY w.id FOR NO KEY UPDATE
 ), done AS (
     UPDATE perdure.workflows w
        SET cancel_mode = CASE WHEN w.cancel_mode = 'Immediate' THEN w.cancel_mode ELSE $2::text END,
            cancel_reason = coalesce(w.cancel_reason, $3::text),
+           cascades = CASE WHEN w.cancel_mode IS NULL THEN w.cascades AND $4::boolean
+                           ELSE w.cascades OR ($4::boolean AND EXISTS (
+                                SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50)) END,
            status = CASE WHEN w.status = 30 THEN 30 ELSE 70 END,
            fence = w.fence + (w.status <> 30)::integer,
            finished_at = CASE WHEN w.status <> 30 THEN clock_timestamp() END,
@@ -18,7 +22,10 @@ WITH run AS MATERIALIZED (
       FROM run
      WHERE w.id = run.id
        AND run.status < 50
-       AND (run.status <> 30 OR w.cancel_mode IS NULL OR (w.cancel_mode = 'Graceful' AND $2::text = 'Immediate'))
-    RETURNING w.status
+       AND (run.status <> 30 OR w.cancel_mode IS NULL OR (w.cancel_mode = 'Graceful' AND $2::text = 'Immediate')
+            OR ($4::boolean AND NOT w.cascades AND EXISTS (
+                SELECT FROM perdure.workflows c
+                 WHERE c.parent_id = w.id AND c.status < 50 AND c.cancel_mode IS NULL)))
+    RETURNING w.id, w.status
 )
-SELECT coalesce(done.status, run.status) AS status FROM run LEFT JOIN done ON true
+SELECT run.id, coalesce(done.status, run.status) AS status FROM run LEFT JOIN done ON done.id = run.id
