@@ -90,6 +90,13 @@ def test_of_an_error_that_was_cut_off_on_the_way_the_beginning_is_shown(kept: in
         assert status["error"]["message"] == "the message is too long to be shown"
 
 
+def test_of_an_error_with_many_attempts_that_was_cut_off_its_own_fields_are_shown() -> None:
+    attempts = tuple(ErrorRecord("OSError", f"attempt {number}", code="PRD-404") for number in range(100))
+    record = ErrorRecord("MaxStepRetriesExceeded", "all failed", code="PRD-405", step="b", attempts=attempts)
+    status = project(source(run(RunStatus.FAILED, error=record.to_json()[:500])))
+    assert status["error"] == {"type": record.type, "code": "PRD-405", "message": "all failed", "step": "b"}
+
+
 def test_an_output_that_the_store_did_not_send_is_not_shown() -> None:
     status = project(source(run(RunStatus.SUCCEEDED, output=None, output_bytes=70_000)))
     assert status["outputTruncated"] is True

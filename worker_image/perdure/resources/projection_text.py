@@ -57,7 +57,8 @@ def read_error(text: str) -> ErrorRecord:
         try:
             json.loads(text)
         except (ValueError, RecursionError):
-            found = {key: json.loads(value) for key, value in CUT_FIELDS.findall(text)}
+            # Of each the first: further in stand those of the attempts behind it.
+            found = {key: json.loads(value) for key, value in reversed(CUT_FIELDS.findall(text))}
             return ErrorRecord(**{"type": "Error", "message": "the message is too long to be shown", **found})
     return ErrorRecord.from_json(text)
 

@@ -1,8 +1,8 @@
 """Calls inside a step: part of the step and made again with it, nothing is recorded of them, and yet they are under the
 fence: a body that is left behind has no effect any more.
 
-Used by the kinds that may be called there. An outage of the database is waited for, as at a checkpoint: it is no failure
-of the step. Also for code that runs in an event loop of its own, in the thread of a sync step.
+Used by the kinds that may be called there. An outage of the database is waited for, as at a checkpoint: it is no
+failure of the step. Also for code that runs in an event loop of its own, in the thread of a sync step.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def send(scope: Scope, to: str, topic: str, key: str | None, value: str) -> Coro
     """
     if current_connection() is not None:
         raise InsideStep(
-            f"perdure.send was called in transaction {scope.name}: a message cannot be taken back when it is rolled back; "
-            "send it from the workflow"
+            f"perdure.send was called in transaction {scope.name}: a message is not taken back when that is rolled "
+            "back; send it from the workflow"
         )
     execution = scope.execution
     own = key or f"step:{execution.claimed.id}/{scope.index}/{secrets.token_hex(8)}"
@@ -43,8 +43,8 @@ def send(scope: Scope, to: str, topic: str, key: str | None, value: str) -> Coro
 
 
 def get_event(scope: Scope, run_id: str, event: str, timeout: float | None) -> Coroutine[Any, Any, str | None]:
-    """The JSON of an event's value, None when it is not set in time. It is looked at every now and then, as a step keeps
-    its slot anyway."""
+    """The JSON of an event's value, None when it is not set in time. It is looked at every now and then, as a step
+    keeps its slot anyway."""
     return beside(scope.execution, _look_for(scope.execution, run_id, event, timeout))
 
 
