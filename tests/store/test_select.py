@@ -2,11 +2,13 @@
 
 import pytest
 from perdure.model.calls import Otherwise
-from perdure.model.outcome import ErrorRecord, Failed
+from perdure.model.management import Cut, Fork, Rewind
+from perdure.model.outcome import ErrorRecord, Failed, Succeeded
 from perdure.model.rows import ClaimedRun, StepWrite
 from perdure.model.states import StepStatus
 from perdure.store import calls, looks, status, sweeps
 from perdure.store.calls import RunCalls
+from perdure.store.management import manage
 
 from tests.store.builders import (
     Connection,
@@ -84,6 +86,34 @@ async def test_an_earlier_failure_does_not_count_as_last_because_only_a_race_cam
     await write(conn, run, failure(1, 5), select(3, 6, 0), dropped(2, 7))
     await retried(conn, run)
     assert await found(conn) == [(0, 40), (1, 20)]
+
+
+async def ended_race(conn: Connection) -> None:
+    run = await claimed(conn, name=None)
+    await write(conn, run, start(0, 1), start(1, 2), start(2, 3))
+    await write(conn, run, finish(1, 4), select(3, 5, 1), dropped(0, 6), dropped(2, 7), ending=Succeeded("1"))
+
+
+@pytest.mark.parametrize(("cut", "left"), [(4, [(1, 30), (3, 30)]), (3, [(1, 30)]), (2, [(1, 30)]), (1, [])])
+async def test_a_fork_begins_without_what_has_lost(conn: Connection, cut: int, left: list[tuple[int, int]]) -> None:
+    """So that where the select itself is cut off its branches can be raced again."""
+    await ended_race(conn)
+    await manage(conn, ["r1"], Fork("f", Cut.step(cut)))
+    assert [(each["step_index"], each["status"]) for each in await step_rows(conn, "f")] == left
+
+
+@pytest.mark.parametrize(("cut", "left"), [(4, [(1, 30), (3, 30)]), (3, [(1, 30)]), (2, [(1, 30)]), (1, [])])
+async def test_a_rewind_takes_away_what_has_lost(conn: Connection, cut: int, left: list[tuple[int, int]]) -> None:
+    await ended_race(conn)
+    await manage(conn, ["r1"], Rewind(Cut.step(cut)))
+    assert await found(conn) == left
+
+
+async def test_forks_and_forks_of_forks_go_by_the_chance_of_the_first_run(conn: Connection) -> None:
+    await ended_race(conn)
+    await manage(conn, ["r1"], Fork("f", Cut.step(1)))
+    await manage(conn, ["f"], Fork("g", Cut.BEGINNING))
+    assert {run.id: run.seed for run in await claim(conn)} == {"f": "r1", "g": "r1"}
 
 
 async def test_a_race_of_another_run_is_left_alone(conn: Connection) -> None:

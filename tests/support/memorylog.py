@@ -41,6 +41,7 @@ class MemoryRun:
     deadline_in: float | None = None
     elapsed: float = 0.0
     wake_seq: int = 0
+    seed: str | None = None
     world: World = field(default_factory=World)
 
     def claim(self) -> ClaimedRun:
@@ -66,6 +67,7 @@ class MemoryRun:
             suspended=self.suspended,
             deadline_in=self.deadline_in,
             steps=steps,
+            seed=self.seed,
         )
 
     def write(self, write: StepWrite) -> None:

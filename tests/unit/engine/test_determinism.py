@@ -280,6 +280,15 @@ async def test_other_runs_have_other_ids_and_numbers(engine: Engine):
     assert one[1] != other[1]
 
 
+async def test_a_fork_has_the_ids_and_numbers_of_the_run_that_it_comes_from(engine: Engine):
+    @engine.workflow
+    async def flow():
+        return [str(perdure.uuid4()), perdure.random().random()]
+
+    first = output_of(await engine.execute(engine.run_of(flow, id="one")))
+    assert output_of(await engine.execute(engine.run_of(flow, id="fork", seed="one"))) == first
+
+
 async def test_in_a_step_and_outside_a_run_they_are_new_each_time(engine: Engine):
     @engine.step
     async def draw():

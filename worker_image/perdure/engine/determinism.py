@@ -50,9 +50,10 @@ class Determinism:
         return outcome
 
     def draw(self, what: str) -> bytes:
-        """Random bytes that are the same at each replay: by the run, and how many were drawn of this kind."""
+        """Random bytes that are the same at each replay, also of a fork: by the run, and how many were drawn of this kind."""
         count = self._drawn[what] = self._drawn.get(what, 0) + 1
-        return sha256(f"{self._run.claimed.id}/{what}/{count}".encode()).digest()
+        run = self._run.claimed
+        return sha256(f"{run.seed or run.id}/{what}/{count}".encode()).digest()
 
     def _went_on(self) -> None:
         error = self._gave_up
