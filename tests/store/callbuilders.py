@@ -2,16 +2,29 @@
 
 from typing import Any
 
-from perdure.model.calls import AwaitEvent, CallAnswer, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.calls import AwaitEvent, AwaitRuns, CallAnswer, Otherwise, OwnCall, Receive, Send, SetEvent, Start
 from perdure.model.rows import ClaimedRun, StepWrite
 from perdure.model.start import StartOptions
 from perdure.model.states import StepStatus
+from perdure.model.streams import AwaitStream, CloseStream, WriteStream
 from perdure.store import calls
 from perdure.store.calls import RunCalls
 
 from tests.store.builders import Connection
 
-TABLES = ("workflows", "workflow_payloads", "workflow_steps", "messages", "events", "events_history", "event_waits")
+TABLES = (
+    "workflows",
+    "workflow_payloads",
+    "workflow_steps",
+    "messages",
+    "events",
+    "events_history",
+    "event_waits",
+    "run_waits",
+    "streams",
+    "stream_values",
+    "stream_waits",
+)
 
 
 async def everything(conn: Connection) -> list[Any]:
@@ -47,6 +60,22 @@ def set_event(index: int = 0, seq: int = 1, event: str = "e", value: str = "1") 
 
 def await_event(index: int = 0, seq: int = 1, wake_in: float | None = None) -> AwaitEvent:
     return AwaitEvent(step(index, seq, wake_in=wake_in), "setter", "e")
+
+
+def write_stream(index: int = 0, seq: int = 1, key: str = "s", value: str = "1", *, plain: bool = False) -> WriteStream:
+    return WriteStream(step(index, seq), key, value, plain)
+
+
+def close_stream(index: int = 0, seq: int = 1, key: str = "s", *, plain: bool = False) -> CloseStream:
+    return CloseStream(step(index, seq), key, plain)
+
+
+def await_stream(index: int = 0, seq: int = 1, offset: int = 0, wake_in: float | None = None) -> AwaitStream:
+    return AwaitStream(step(index, seq, wake_in=wake_in), "writer", "s", offset)
+
+
+def await_runs(*runs: str, index: int = -1, seq: int = 1) -> AwaitRuns:
+    return AwaitRuns(step(index, seq), runs or ("r9",))
 
 
 async def execute(

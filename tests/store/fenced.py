@@ -9,13 +9,14 @@ from pathlib import Path
 from re import MULTILINE, search, sub
 from typing import Any
 
-from perdure.model.calls import AwaitEvent, Otherwise, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.calls import AwaitEvent, AwaitRuns, Otherwise, OwnCall, PlainSend, Receive, Send, SetEvent, Start
 from perdure.model.management import SetAttributes
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
 from perdure.model.rows import ClaimedRun, StepWrite, WaitingFor
 from perdure.model.start import StartOptions
 from perdure.model.states import StepStatus
-from perdure.store import calls, statements, transaction, workers
+from perdure.model.streams import AwaitStream, CloseStream, WriteStream
+from perdure.store import calls, plain, statements, transaction, workers
 from perdure.store.calls import RunCalls
 from perdure.store.journal import FEW_STEPS
 from perdure.store.management import CallerLost, manage_for
@@ -104,11 +105,22 @@ FENCED: dict[str, Fenced] = {
     "receive": call("call_receive", lambda run, step: Receive(step, "t", Otherwise.NOTHING), message),
     "event": call("call_set_event", lambda run, step: SetEvent(step, "e", "1")),
     "wait for an event": call("call_await_event", lambda run, step: AwaitEvent(step, "setter", "e")),
+    "message of a step": Fenced(
+        "plain_send",
+        lambda conn, run: plain.send(conn, Claim(run.id, "w1", run.fence), PlainSend(run.id, "t", "k", "1")),
+    ),
+    "wait for runs": call("call_await_runs", lambda run, step: AwaitRuns(step, ("other", "another"))),
+    "stream": call("call_write_stream", lambda run, step: WriteStream(step, "s", "1")),
+    "stream inside a step": call("call_write_stream", lambda run, step: WriteStream(step, "s", "1", True), running),
+    "end of a stream": call("call_close_stream", lambda run, step: CloseStream(step, "s")),
+    "wait for a stream": call("call_await_stream", lambda run, step: AwaitStream(step, "writer", "s", 0)),
 }
 
 UNFENCED: dict[str, set[str]] = {
     "Takes runs that nobody owns, or from workers that are gone, and raises the fence": {
         "claim",
+        "claim_limited",
+        "rerun",
         "sweep_retry",
         "sweep_retry_steps",
         "sweep_wake",
@@ -146,6 +158,7 @@ UNFENCED: dict[str, set[str]] = {
     },
     "A note beside the run, which is no part of what it has done": {
         "backlog_set_waiting",  # it has a fence of its own kind: see test_a_reason_is_not_written_under_another_fence
+        "call_await_news",
         "client_watch",
         "retention_mark",
         "status_mark_reported",
@@ -154,9 +167,10 @@ UNFENCED: dict[str, set[str]] = {
         "wake_child_told",
         "wake_event_forget",
         "wake_event_told",
-        "claim_limited",
-        "rerun",
         "wake_message_told",
+        "wake_run_forget",
+        "wake_stream_forget",
+        "wake_stream_told",
     },
     "Removes what has ended": {"run_purge", "run_purge_calls", "run_purge_steps"},
     "Its own rows, under its own rules": {
@@ -169,6 +183,11 @@ UNFENCED: dict[str, set[str]] = {
         "leader_claim",
         "leader_release",
         "migration_record",
+        "schedule_apply",
+        "schedule_decided",
+        "schedule_delete",
+        "schedule_pause",
+        "schedule_prune",
         "queue_apply",
         "queue_create",
         "queue_delete",
@@ -197,11 +216,6 @@ def writing() -> set[str]:
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'perdure' AND tablename <> 'migrations' ORDER BY 1"
 
-        "schedule_apply",
-        "schedule_decided",
-        "schedule_delete",
-        "schedule_pause",
-        "schedule_prune",
 
 async def empty(conn: Connection) -> None:
     """As after the migrations: cheaper than another database."""

@@ -68,11 +68,11 @@ SELECT 'p' || lpad(n::text, 6, '0'), 'ns', 'parked-' || n, 'x', '{{workflow:x}}'
        now() + (n - 500) * interval '1 minute', '{{"kind": "RetryBackoff"}}', now(), n % 40 = 0
   FROM generate_series(1, {WAITING}) n;
 
--- Inboxes of the owned runs: mostly read, hardly any unannounced. Events, and one that very many wait for.
 -- Queues with limits; most queues have none.
 INSERT INTO perdure.queues (namespace, name, concurrency, worker_concurrency, partition_concurrency)
 SELECT 'ns', 'q' || n, 10, 2, 1 FROM generate_series(1, 50) n;
 
+-- Inboxes of the owned runs: mostly read, hardly any unannounced. Events, and one that very many wait for.
 INSERT INTO perdure.messages (workflow_id, topic, key, value, sent_at, announced, consumed_by)
 SELECT 'o' || lpad((n % {WORKERS} * {RUNNING_EACH} + 1)::text, 6, '0'), 't' || n % 3, 'k' || n, '1',
        now() - interval '1 minute', n % 1000 <> 0, CASE WHEN n % 100 <> 0 THEN n END
@@ -82,6 +82,21 @@ SELECT 'f' || lpad(n::text, 6, '0'), 'done', '1', 1, 1, now() - interval '1 minu
   FROM generate_series(1, {EVENTS}) n;
 INSERT INTO perdure.event_waits (run_id, name, workflow_id, step_index)
 SELECT CASE WHEN n % 2 = 0 THEN 'f000001' ELSE 'f' || lpad(n::text, 6, '0') END, 'done', 's' || lpad(n::text, 6, '0'), 0
+  FROM generate_series(1, {EVENTS}) n;
+
+-- Waits for runs: for one that goes on by very many, and for many that have ended.
+INSERT INTO perdure.run_waits (run_id, workflow_id, fence, seq)
+SELECT CASE WHEN n % 2 = 0 THEN 'r000001' ELSE 'f' || lpad(n::text, 6, '0') END, 's' || lpad(n::text, 6, '0'), 1, 1
+  FROM generate_series(1, {EVENTS}) n;
+
+-- Streams with three values each, few of them untold, and one that very many wait for.
+INSERT INTO perdure.streams (workflow_id, key, length, untold_since)
+SELECT 'f' || lpad(n::text, 6, '0'), 's', 3, CASE WHEN n % 100 = 0 THEN now() - interval '1 minute' END
+  FROM generate_series(1, {EVENTS}) n;
+INSERT INTO perdure.stream_values (workflow_id, key, "offset", value, step_index)
+SELECT 'f' || lpad(n::text, 6, '0'), 's', i, '1', i FROM generate_series(1, {EVENTS}) n, generate_series(0, 2) i;
+INSERT INTO perdure.stream_waits (run_id, key, workflow_id, step_index, "offset")
+SELECT CASE WHEN n % 2 = 0 THEN 'f000001' ELSE 'f' || lpad(n::text, 6, '0') END, 's', 's' || lpad(n::text, 6, '0'), 0, 3
   FROM generate_series(1, {EVENTS}) n;
 
 -- Asleep, in a pool of their own that has nothing ready; one in five hundred is due.
@@ -98,6 +113,19 @@ SELECT 'ns', 'k' || lpad(n::text, 6, '0'), CASE WHEN n % 100 = 1 THEN 10 ELSE 20
        now() + CASE n % 10 WHEN 1 THEN interval '-1 minute' WHEN 2 THEN interval '1 hour' END
   FROM generate_series(1, {KEYS}) n;
 
+-- Schedules: some are due, some wait for a run that has not ended, some are paused. And debounced keys, old ones too.
+INSERT INTO perdure.schedules (namespace, name, cron, time_zone, overlap, catch_up, catch_up_window, jitter, workflow,
+                               requires, input, pool, queue, priority, partition_key, paused, next_at, queued_tick)
+SELECT 'ns', 's' || lpad(n::text, 6, '0'), '0 * * * *', 'UTC', 'skip', 'latest', '1 hour', '0', 'x', 'workflow:x', '[]',
+       'default', 'default', 100, '', n % 50 = 0, now() + (n - 200) * interval '1 second',
+       CASE WHEN n % 100 = 1 THEN now() END
+  FROM generate_series(1, {SCHEDULES}) n;
+UPDATE perdure.workflows SET schedule = 's' || substr(id, 2) WHERE id LIKE 'p00%1';
+INSERT INTO perdure.debounces (namespace, workflow, key, run_id, due_at)
+SELECT 'ns', 'x', 'k' || lpad(n::text, 6, '0'), 'p' || lpad((n % {WAITING} + 1)::text, 6, '0'),
+       now() + (n - 500) * interval '1 minute'
+  FROM generate_series(1, {SCHEDULES}) n;
+
 INSERT INTO perdure.workflow_payloads (workflow_id, input, output)
 SELECT id, '{{"order": 1}}', CASE WHEN status = 50 THEN '"done"' END FROM perdure.workflows;
 INSERT INTO perdure.workflow_steps (workflow_id, step_index, name, status, fence, seq, started_fence, started_seq,
@@ -113,19 +141,6 @@ INDEXES = """
 SELECT format('DROP INDEX perdure.%I', i.indexname) AS drop, i.indexdef AS create
   FROM pg_indexes i
  WHERE i.schemaname = 'perdure' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conname = i.indexname)
--- Schedules: some are due, some wait for a run that has not ended, some are paused. And debounced keys, old ones too.
-INSERT INTO perdure.schedules (namespace, name, cron, time_zone, overlap, catch_up, catch_up_window, jitter, workflow,
-                               requires, input, pool, queue, priority, partition_key, paused, next_at, queued_tick)
-SELECT 'ns', 's' || lpad(n::text, 6, '0'), '0 * * * *', 'UTC', 'skip', 'latest', '1 hour', '0', 'x', 'workflow:x', '[]',
-       'default', 'default', 100, '', n % 50 = 0, now() + (n - 200) * interval '1 second',
-       CASE WHEN n % 100 = 1 THEN now() END
-  FROM generate_series(1, {SCHEDULES}) n;
-UPDATE perdure.workflows SET schedule = 's' || substr(id, 2) WHERE id LIKE 'p00%1';
-INSERT INTO perdure.debounces (namespace, workflow, key, run_id, due_at)
-SELECT 'ns', 'x', 'k' || lpad(n::text, 6, '0'), 'p' || lpad((n % {WAITING} + 1)::text, 6, '0'),
-       now() + (n - 500) * interval '1 minute'
-  FROM generate_series(1, {SCHEDULES}) n;
-
 """
 
 

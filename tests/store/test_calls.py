@@ -10,7 +10,20 @@ from perdure.store.calls import RunCalls
 from perdure.store.pool import connect
 
 from tests.store.builders import Connection, add_run, claim, claimed, row, step_rows
-from tests.store.callbuilders import await_event, everything, execute, one, receive, send, set_event, start_child
+from tests.store.callbuilders import (
+    await_event,
+    await_runs,
+    await_stream,
+    close_stream,
+    everything,
+    execute,
+    one,
+    receive,
+    send,
+    set_event,
+    start_child,
+    write_stream,
+)
 from tests.support.pgwait import holding, race, waiting
 
 KINDS: dict[str, Callable[[int, int], OwnCall]] = {
@@ -19,6 +32,10 @@ KINDS: dict[str, Callable[[int, int], OwnCall]] = {
     "receive": lambda index, seq: receive(index, seq, otherwise=Otherwise.NONE),
     "set event": set_event,
     "await event": await_event,
+    "await runs": lambda index, seq: await_runs("r9", index=index, seq=seq),
+    "write stream": write_stream,
+    "close stream": close_stream,
+    "await stream": await_stream,
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 

@@ -195,6 +195,10 @@ class Execution:
         """Whether the engine cannot go on with this body."""
         return self._stop is not None and self._stop.rank is Rank.ABORT
 
+    def next_seq(self) -> int:
+        """The number of a write that a step's body makes."""
+        return self._steps.next_seq()
+
     def signal(self) -> ControlSignal:
         """What a durable call of a stopped body raises."""
         self._told = True

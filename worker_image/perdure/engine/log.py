@@ -50,6 +50,10 @@ class StepLog(Protocol):
         """The value of an event of the run `setter`. Raises as `look_at_runs`."""
         ...
 
+    async def look_at_stream(self, writer: str, key: str, offset: int) -> StreamLook:
+        """The value at an offset of a stream of the run `writer`, and how it stands. Raises as `look_at_runs`."""
+        ...
+
     async def look_at_inbox(self, topic: str) -> InboxLook:
         """Whether a message of the topic is there for this run, which stays there. Raises as `look_at_runs`."""
         ...

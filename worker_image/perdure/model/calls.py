@@ -213,5 +213,5 @@ class InboxLook:
 
 
 def is_plain(call: OwnCall) -> bool:
-    """Whether the call is part of a step and leaves no row of its own; a cancel that lets the step finish lets it too."""
+    """Whether the call is part of a step and leaves no row of its own: a graceful cancel lets it be."""
     return isinstance(call, WriteStream | CloseStream) and call.plain

@@ -15,6 +15,7 @@ import asyncpg
 
 from perdure.model.calls import (
     AwaitEvent,
+    AwaitRuns,
     CallAnswer,
     EventValue,
     Outcomes,
@@ -24,10 +25,13 @@ from perdure.model.calls import (
     Send,
     SetEvent,
     Start,
+    Statuses,
+    is_plain,
 )
 from perdure.model.rows import OwnedFlags
 from perdure.model.start import NO_TIMEOUT, attributes_text, seconds_of
 from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.model.streams import AwaitStream, CloseStream, WriteStream
 from perdure.store.statements import sql
 
 MAX_CALLS = 100
@@ -69,8 +73,9 @@ async def execute(
                 continue
             found = done.get((run.run_id, call.step.seq))
             if found is None:
-                # Refused by a cancel, or an earlier copy came through: nobody knows how many wakes that one had seen.
-                found = CallAnswer(replace(flags, wake_seq=0), done=False)
+                # Refused by a cancel, which a plain one is not, or an earlier copy came through: nobody knows how many
+                # wakes that one had seen.
+                found = CallAnswer(replace(flags, wake_seq=0), done=is_plain(call))
             answers[run.run_id, call.step.seq] = found
     await _read_back(connection, [each for each in runs.values() if each.again], answers)
     return {run_id: [answers[run_id, call.step.seq] for call in run.calls] for run_id, run in runs.items()}
@@ -85,11 +90,29 @@ async def look_at_runs(
     """
     rows = await connection.fetch(sql("call_runs"), run_id, list(others), ended)
     found = {
-        row["id"]: RunOutcome(RunStatus(row["status"]), row["output"], row["error"], row["cancel_reason"])
+        row["id"]: RunOutcome(
+            RunStatus(row["status"]), row["output"], row["error"], row["cancel_reason"], row["workflow"], row["own"]
+        )
         for row in rows
         if row["status"] is not None
     }
     return Outcomes(found, next((row["wake_seq"] for row in rows if row["status"] is None), 0))
+
+
+async def statuses_of(connection: asyncpg.Connection[Any], run_id: str, others: Sequence[str]) -> Statuses:
+    """How other runs stand, in one question, and the count of wakes of `run_id`, which asks."""
+    rows = await connection.fetch(sql("call_statuses"), run_id, list(others))
+    return Statuses(
+        {row["id"]: RunStatus(row["status"]) for row in rows if row["status"] is not None},
+        frozenset(row["id"] for row in rows if row["own"]),
+        next((row["wake_seq"] for row in rows if row["status"] is None), 0),
+    )
+
+
+async def ask_for_news(connection: asyncpg.Connection[Any], runs: Sequence[str]) -> None:
+    """Have the workers that end these runs tell at once whoever waits for it (`AwaitRuns`, which comes first). Those
+    that somebody holds just now are left to the sweeps."""
+    await connection.fetch(sql("call_await_news"), list(runs))
 
 
 async def look_at_event(connection: asyncpg.Connection[Any], run_id: str, setter: str, name: str) -> EventValue:
@@ -193,6 +216,24 @@ def _statement(calls: Sequence[Any]) -> tuple[str, tuple[list[Any], ...]]:
                 [call.event for call in calls],
                 [call.step.wake_in for call in calls],
             )
+        case AwaitRuns():
+            flat = [(place, run) for place, call in enumerate(calls, 1) for run in call.runs]
+            return "call_await_runs", ([place for place, _ in flat], [run for _, run in flat])
+        case WriteStream():
+            return "call_write_stream", (
+                [call.key for call in calls],
+                [call.value for call in calls],
+                [call.plain for call in calls],
+            )
+        case CloseStream():
+            return "call_close_stream", ([call.key for call in calls], [call.plain for call in calls])
+        case AwaitStream():
+            return "call_await_stream", (
+                [call.run_id for call in calls],
+                [call.key for call in calls],
+                [call.offset for call in calls],
+                [call.step.wake_in for call in calls],
+            )
     assert_never(first)
 
 
@@ -209,8 +250,8 @@ def _start_columns(calls: Sequence[Start]) -> tuple[list[Any], ...]:
         [seconds_of(each.timeout) for each in options],
         [seconds_of(each.delay) for each in options],
         [each.partition_key for each in options],
-    )
         [each.timeout is NO_TIMEOUT for each in options],
         [each.deduplication_id for each in options],
         [None if each.attributes is None else attributes_text(each.attributes) for each in options],
         [call.max_run_attempts for call in calls],
+    )

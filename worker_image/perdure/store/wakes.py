@@ -1,4 +1,4 @@
-"""Waking runs that wait for something that somebody else brings about: a message, a child's end, an event.
+"""Waking runs that wait for something that somebody else brings about: a message, the end of a run, an event.
 
 Called by the worker that brought it about, just after and on another connection (never its own and foreign runs in one
 statement: R15), and by every sweeper for what that worker did not come to. The order is fixed: the thing is committed,
@@ -14,12 +14,13 @@ from typing import Any
 import asyncpg
 
 from perdure.model.calls import child_key, event_key, message_key
+from perdure.model.streams import stream_key
 from perdure.store.statements import sql
 
 TOLD_AFTER = 0.5
 """Seconds that a worker has to tell of what it brought about before the sweeps do it."""
 
-EVENT_PAGE = 200
+PAGE = EVENT_PAGE = 200
 """Waiters woken in one statement: it holds their row locks for a few milliseconds."""
 
 
@@ -48,6 +49,14 @@ class Event:
     name: str
     fence: int
     seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream that was written to, or closed."""
+
+    run_id: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +101,65 @@ async def announce_event(connection: asyncpg.Connection[Any], event: Event) -> l
     return woken
 
 
+async def announce_streams(connection: asyncpg.Connection[Any], streams: Sequence[Stream]) -> list[Woken]:
+    """Wake all who wait for streams, then mark these as told of. May be repeated. Returns who was woken.
+
+    How long each is, is looked up before its readers are: what is written after that look is told of by its writer.
+    """
+    pairs = [(each.run_id, each.key) for each in streams]
+    rows = await connection.fetch(sql("wake_streams"), [run for run, _ in pairs], [key for _, key in pairs])
+    woken: list[Woken] = []
+    for row in rows:
+        run_id, key, length, closed = row["workflow_id"], row["key"], row["length"], row["closed"]
+        while True:
+            waits = await connection.fetch(sql("wake_stream_waits"), run_id, key, length, closed, EVENT_PAGE)
+            waiters = [wait["workflow_id"] for wait in waits]
+            if waiters:
+                woken += await _wake(connection, [(waiter, stream_key(run_id, key)) for waiter in waiters])
+                await connection.fetch(sql("wake_stream_forget"), run_id, key, waiters, length, closed)
+            if len(waiters) < EVENT_PAGE:
+                break
+        await connection.fetch(sql("wake_stream_told"), run_id, key, length, closed)
+    return woken
+
+
+async def untold_streams(connection: asyncpg.Connection[Any], limit: int, after: float) -> list[Stream]:
+    """Up to `limit` streams of whose values nobody has told for `after` seconds."""
+    rows = await connection.fetch(sql("sweep_untold_streams"), limit, after)
+    return [Stream(row["workflow_id"], row["key"]) for row in rows]
+
+
+async def announce_ends(connection: asyncpg.Connection[Any], runs: Sequence[str]) -> list[Woken]:
+    """Wake all runs that wait for the ends of these, which they have not started. May be repeated. A run that waits
+    anew meanwhile stays one that waits: these may have been set going again."""
+    woken: list[Woken] = []
+    while True:
+        waits = await connection.fetch(sql("wake_run_waits"), list(runs), PAGE)
+        if not waits:
+            return woken
+        woken += await _wake(connection, [(each["workflow_id"], child_key(each["run_id"])) for each in waits])
+        columns = [[each[name] for each in waits] for name in ("run_id", "workflow_id", "fence", "seq")]
+        gone = await connection.fetch(sql("wake_run_forget"), *columns)
+        if len(waits) < PAGE or not gone:
+            return woken
+
+
+async def announce_ended(connection: asyncpg.Connection[Any], behind: str, limit: int) -> tuple[list[Woken], str]:
+    """Wake runs whose awaited runs have ended and that nobody has told: looks at the next `limit` awaited runs behind
+    the id `behind`. Also gives where the next look begins, empty for at the beginning."""
+    rows = await connection.fetch(sql("sweep_run_waits"), behind, limit, TOLD_AFTER)
+    ended = [row["run_id"] for row in rows if row["ended"]]
+    woken = await announce_ends(connection, ended) if ended else []
+    return woken, next((row["run_id"] for row in rows if row["place"] == limit), "")
+
+
 async def announce_untold(connection: asyncpg.Connection[Any], limit: int) -> list[Woken]:
     """Wake runs for up to `limit` things of each kind of which their worker should have told and has not."""
     messages, children, events = await untold(connection, limit, TOLD_AFTER)
     woken = await announce(connection, messages, children)
     for event in events:
         woken += await announce_event(connection, event)
+    woken += await announce_streams(connection, await untold_streams(connection, limit, TOLD_AFTER))
     return woken
 
 

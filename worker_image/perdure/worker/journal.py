@@ -21,11 +21,14 @@ from typing import Any, NoReturn
 
 from perdure.engine.failures import describe
 from perdure.errors import EncodingFailed, OwnershipLost
-from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall, PlainSend, Statuses, is_plain
+from perdure.model.listing import Question
+from perdure.model.management import Verb
 from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
-from perdure.store import calls, clients, looks
+from perdure.model.streams import StreamLook
+from perdure.store import calls, clients, listing, looks, plain, streams
 from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce, debounce
@@ -119,6 +122,10 @@ class RunJournal:
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """See `StepLog.look_at_event`."""
         return await self._outside.ask(calls.look_at_event, self.run_id, setter, name)
+
+    async def look_at_stream(self, writer: str, key: str, offset: int) -> StreamLook:
+        """See `StepLog.look_at_stream`."""
+        return await self._outside.ask(streams.look, self.run_id, writer, key, offset)
 
     async def look_at_inbox(self, topic: str) -> InboxLook:
         """See `StepLog.look_at_inbox`."""
@@ -232,8 +239,9 @@ class RunJournal:
             if not asked.answer.done():
                 asked.answer.set_result(answer)
             if answer.done:
-                self.progress = True
-                self._measure(asked.call.step)
+                if not is_plain(asked.call):
+                    self.progress = True
+                    self._measure(asked.call.step)
                 if self._journal.wakes is not None:
                     self._journal.wakes.effect(self.run, asked.call)
         flags = answers[-1].flags

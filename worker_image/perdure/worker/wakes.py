@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar, assert_never
 
-from perdure.model.calls import AwaitEvent, OwnCall, Receive, Send, SetEvent, Start
+from perdure.model.calls import AwaitEvent, AwaitRuns, OwnCall, PlainSend, Receive, Send, SetEvent, Start
 from perdure.model.rows import ClaimedRun
+from perdure.model.streams import AwaitStream, CloseStream, WriteStream
 from perdure.store import wakes as store
+from perdure.store.listen import notify_streams
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
@@ -28,6 +30,10 @@ makes are heard of without a look."""
 
 LONGEST_TICK = 1.0
 """Seconds between looks for those that have waited for long, beside a step that takes hours."""
+
+STREAM_SECONDS = 0.02
+"""Least time between two tellings of streams: what a reader takes for at once, and few statements a second for a stream
+that never rests."""
 
 BATCH = 200
 """Runs told in one statement: it holds their row locks for a few milliseconds."""
@@ -49,7 +55,10 @@ class Wakes(Service):
         self._ready = ready
         self._messages: list[store.Message] = []
         self._children: list[store.Child] = []
+        self._ended: list[str] = []
         self._events: list[store.Event] = []
+        self._streams: dict[store.Stream, None] = {}
+        self._streams_at = 0.0
         self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
         self._news = asyncio.Event()
         self._tick = TICK_SECONDS
@@ -66,16 +75,32 @@ class Wakes(Service):
             case Start():
                 self._ready(run.namespace, call.options.pool or self.pool)
                 return
-            case Receive() | AwaitEvent():
+            case WriteStream() | CloseStream():
+                self._streams[store.Stream(run.id, call.key)] = None
+            case Receive() | AwaitEvent() | AwaitRuns() | AwaitStream():
                 return
             case _:
                 assert_never(call)
+        self._news.set()
+
+    def sent(self, message: PlainSend) -> None:
+        """The body of a step has sent a message. Returns at once."""
+        self._messages.append(store.Message(message.to, message.topic, message.key))
         self._news.set()
 
     def ended(self, run_id: str, parent: str) -> None:
         """A run that another one started has ended. Returns at once."""
         self._children.append(store.Child(run_id, parent))
         self._news.set()
+
+    def waited(self, run_id: str) -> None:
+        """A run has ended, and a run that did not start it waits for that. Returns at once."""
+        self._ended.append(run_id)
+        self._news.set()
+
+    def ready(self, namespace: str, pool: str) -> None:
+        """A run of this pool became claimable. Returns at once."""
+        self._ready(namespace, pool)
 
     # -- what others brought about
 
@@ -92,15 +117,6 @@ class Wakes(Service):
             del waiting[future]
             if not waiting and self._waiting.get(run_id) is waiting:
                 del self._waiting[run_id]
-
-    def waited(self, run_id: str) -> None:
-        """A run has ended, and a run that did not start it waits for that. Returns at once."""
-        self._ended.append(run_id)
-        self._news.set()
-
-    def ready(self, namespace: str, pool: str) -> None:
-        """A run of this pool became claimable. Returns at once."""
-        self._ready(namespace, pool)
 
     async def ask(
         self, operation: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
@@ -144,8 +160,26 @@ class Wakes(Service):
             messages, self._messages = self._messages[:BATCH], self._messages[BATCH:]
             children, self._children = self._children[:BATCH], self._children[BATCH:]
             self._told(await self._link.call(store.announce, messages, children))
+        while self._ended:
+            ended, self._ended = self._ended[:BATCH], self._ended[BATCH:]
+            self._told(await self._link.call(store.announce_ends, ended))
         while self._events:
             self._told(await self._link.call(store.announce_event, self._events.pop(0)))
+        if self._streams:
+            await self._tell_of_streams()
+
+    async def _tell_of_streams(self) -> None:
+        """Of what was written by then, in one go: a stream may be written to hundreds of times a second."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._streams_at:
+            loop.call_at(self._streams_at, self._news.set)
+            return
+        self._streams_at = loop.time() + STREAM_SECONDS
+        streams, self._streams = list(self._streams), {}
+        for first in range(0, len(streams), BATCH):
+            page = streams[first : first + BATCH]
+            self._told(await self._link.call(store.announce_streams, page))
+            await self._link.call(notify_streams, dict.fromkeys(each.run_id for each in page))
 
     def _told(self, woken: Sequence[store.Woken]) -> None:
         for namespace, pool in {(each.namespace, each.pool) for each in woken if each.ready}:

@@ -11,6 +11,7 @@ from perdure.engine.backoff import Wait
 from perdure.engine.calls import plain
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope
 from perdure.model.calls import AwaitEvent, CallName, EventValue, SetEvent, event_key
 from perdure.model.rows import WaitingFor
@@ -45,13 +46,16 @@ class SetRunEvent(Common):
 
 @dataclass(frozen=True)
 class GetRunEvent(Common):
-    """The value of an event; None when it is not set for `timeout` seconds."""
+    """The value of an event; None when it is not set for `timeout` seconds. `decoder` says of what type it is, if that
+    is known."""
 
     run_id: str
     event: str
     timeout: float | None
+    decoder: Decoder | None = field(default=None, compare=False)
     name = CallName.GET_EVENT
     in_steps = True
+    foreign = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -85,7 +89,9 @@ class GetRunEvent(Common):
 
     def read_back(self, output: str) -> Any:
         """The value."""
-        return from_json(output)
+        if self.decoder is None or output == "null":
+            return from_json(output)
+        return self.decoder.decode(output, f"event {self.event} of run {self.run_id}")
 
     async def plainly(self, scope: Scope | None) -> Any:
         """As part of a step."""

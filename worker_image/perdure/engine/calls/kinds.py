@@ -18,7 +18,7 @@ from perdure.engine.pending import PendingCall, PendingStart
 from perdure.errors import InsideStep, NotInWorkflow
 from perdure.model.calls import CallName
 from perdure.model.outcome import ErrorRecord
-from perdure.model.rows import RecordedStep
+from perdure.model.rows import ClaimedRun, RecordedStep
 
 if TYPE_CHECKING:
     from perdure.engine.calls.calls import Calls
@@ -54,6 +54,11 @@ class Kind(Protocol[R_co]):
         ...
 
     @property
+    def foreign(self) -> bool:
+        """Whether its result comes from others: one that does not fit is then an error of the call, and no mismatch."""
+        ...
+
+    @property
     def in_steps(self) -> bool:
         """Whether it may be called inside a step, where nothing is recorded."""
         ...
@@ -78,6 +83,7 @@ class Common:
 
     in_steps = False
     outside = False
+    foreign = False
     starts = False
 
     def rebuild(self, error: ErrorRecord) -> Exception:
@@ -134,16 +140,25 @@ def build(kind: Kind[R]) -> DurableCall[R]:
     return call_of(scope, kind, None, "")
 
 
+def start(kind: Kind[R]) -> PendingStart[R]:
+    """`build`, of a kind that starts a run."""
+    call = build(kind)
+    assert isinstance(call, DurableStart)
+    return call
+
+
 class Place:
-    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet)."""
+    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet). `stem`: how the ids begin
+    that it gives away."""
 
-    __slots__ = ("call", "index", "recorded", "run_id")
+    __slots__ = ("call", "index", "recorded", "run_id", "stem")
 
-    def __init__(self, call: DurableCall[Any], index: int, recorded: RecordedStep | None, run_id: str) -> None:
+    def __init__(self, call: DurableCall[Any], index: int, recorded: RecordedStep | None, run: ClaimedRun) -> None:
         self.call = call
         self.index = index
         self.recorded = recorded
-        self.run_id = run_id
+        self.run_id = run.id
+        self.stem = run.stem
 
     @property
     def left(self) -> float | None:

@@ -16,6 +16,7 @@ from perdure.engine.backoff import Wait
 from perdure.engine.calls import plain
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope
 from perdure.errors import NonExistentWorkflow
 from perdure.model.calls import CallName, Otherwise, Receive, Send, message_key
@@ -54,7 +55,7 @@ class SendMessage(Common):
 
     async def perform(self, calls: Calls, at: Place) -> None:
         """Put it there."""
-        key = own_key(at.run_id, at.index) if self.key is None else callers_key(self.key)
+        key = own_key(at.stem, at.index) if self.key is None else callers_key(self.key)
         with calls.busy():
             step = calls.write(at, StepStatus.SUCCEEDED, output="null")
             answer = await calls.ask(Send(step, self.to, self.topic, key, self.text))
@@ -73,11 +74,14 @@ class SendMessage(Common):
 
 @dataclass(frozen=True)
 class ReceiveMessage(Common):
-    """Take the oldest message of a topic; None when there is none for `timeout` seconds."""
+    """Take the oldest message of a topic; None when there is none for `timeout` seconds. `decoder` says of what type it
+    is, if that is known."""
 
     topic: str
     timeout: float | None
+    decoder: Decoder | None = field(default=None, compare=False)
     name = CallName.RECV
+    foreign = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -109,7 +113,9 @@ class ReceiveMessage(Common):
 
     def read_back(self, output: str) -> Any:
         """The value."""
-        return from_json(output)
+        if self.decoder is None or output == "null":
+            return from_json(output)
+        return self.decoder.decode(output, f"the message {f'on {self.topic}' if self.topic else ''}".rstrip())
 
     def _why(self, left: float) -> WaitingFor:
         what = f"on {self.topic}" if self.topic else ""
