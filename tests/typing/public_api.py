@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any, assert_type
 from uuid import UUID
@@ -131,6 +131,25 @@ async def inside() -> None:
     await perdure.sleep("1")  # type: ignore[arg-type]
 
 
+async def steps_at_the_call(parcel: str) -> None:
+    assert_type(charge.options(max_attempts=3, timeout=None, interval=timedelta(seconds=1))(1), perdure.PendingStep[str])
+    assert_type(await move.options(preemptible=True)(1, to="y"), list[str])
+    assert_type(charge(1).map_error(lambda error: ValueError(str(error))), perdure.PendingStep[str])
+    assert_type(perdure.sleep(1).map_error(lambda error: error), perdure.PendingCall[None])
+    assert_type(perdure.run_step("weigh", len, parcel), perdure.PendingStep[int])
+    assert_type(await perdure.run_step("fetch", fetch, max_attempts=2), dict[str, int])
+    assert_type(await perdure.run_step("closure", lambda: parcel.upper(), preemptible=False), str)
+    assert_type(perdure.run_sync(perdure.send, "x", 1, topic="t"), None)
+    info = perdure.current().step
+    if info is not None:
+        assert_type(info.cancelled, perdure.Cancellation)
+        assert_type(info.cancelled.is_set(), bool)
+    perdure.run_step("weigh", len, parcel, attempts=2)  # type: ignore[call-overload]
+    charge.options(max_attempts="3")  # type: ignore[arg-type]
+    charge(1).map_error(lambda error: "text")  # type: ignore[arg-type, return-value]
+    perdure.run_sync(perdure.sleep)  # type: ignore[call-arg]
+
+
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])
 steps: Step[[str], float] = weigh
 flows: Workflow[[], int] = named
@@ -143,4 +162,5 @@ move("1")  # type: ignore[arg-type]
 move(object(), 1)  # type: ignore[call-arg, arg-type]
 perdure.transaction(isolation="none")  # type: ignore[call-overload]
 perdure.step(max_attempts="3")  # type: ignore[call-overload]
+perdure.step(max_interval=timedelta(hours=2), timeout=timedelta(seconds=3))
 perdure.workflow(lambda: 1)  # type: ignore[arg-type, return-value]
