@@ -2,13 +2,15 @@
 
 import functools
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from perdure import step, transaction, workflow
 from perdure.engine.registry import Registry
-from perdure.errors import AlreadyRegistered, RegistrationError
+from perdure.errors import AlreadyLaunched, AlreadyRegistered, RegistrationError
 
 
 async def plain(): ...
@@ -213,3 +215,59 @@ def test_a_step_cannot_have_the_name_of_a_durable_call():
 
     with pytest.raises(RegistrationError, match="durable calls"):
         step(name="perdure.sleep", registry=Registry())(nap)
+
+
+def test_a_frozen_registry_takes_no_further_workflow_but_the_same_again_and_steps():
+    registry = Registry()
+
+    async def early(): ...
+
+    async def late(): ...
+
+    workflow(name="early", registry=registry)(early)
+    registry.freeze("the worker has begun")
+    workflow(name="early", registry=registry)(early)
+    step(name="late", registry=registry)(late)
+    with pytest.raises(AlreadyLaunched, match="workflow late cannot be registered any more: the worker has begun"):
+        workflow(name="late", registry=registry)(late)
+    registry.thaw()
+    workflow(name="late", registry=registry)(late)
+
+
+ENTRY = """
+import perdure
+
+@perdure.workflow{options}
+async def flow(): ...
+
+print(flow.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "options", "says"),
+    [
+        ("app.py", ["app.py"], "", "app.flow"),
+        ("shop/app.py", ["-m", "shop.app"], "", "shop.app.flow"),
+        ("app.py", ["app.py"], "(name='mine')", "mine"),
+        ("shop/app.py", ["shop/app.py"], "(name='mine')", "mine"),
+        ("shop/app.py", ["shop/app.py"], "", "RegistrationError"),
+        ("shop/__main__.py", ["-m", "shop"], "", "RegistrationError"),
+        ("my-app.py", ["my-app.py"], "", "RegistrationError"),
+        ("unused.py", ["-c", ENTRY.format(options="")], "", "RegistrationError"),
+    ],
+    ids=["script", "module", "named", "named in package", "file of package", "package", "no module name", "command"],
+)
+def test_no_workflow_is_named_after_main(tmp_path: Path, file: str, command: list[str], options: str, says: str):
+    """A worker imports the module by its own name, and would know nothing of `__main__.flow`."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / file).write_text(ENTRY.format(options=options))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    if says == "RegistrationError":
+        assert "give it one with name=" in done.stderr
+    else:
+        assert done.stdout.strip() == says, done.stderr

@@ -300,21 +300,24 @@ class Registry:
         self._instance = None if instance is None else ref(instance)
 
     def freeze(self, why: str) -> None:
-        """From now on nothing may be added: what was told of it is to stay true. `why` is a sentence."""
+        """From now on no workflow may be added: workers have said which ones they have. A step may, with a module that is
+        imported late: whoever calls it has it. `why` is a sentence."""
         self._frozen_by = why
 
     def thaw(self) -> None:
-        """It may be added to again."""
+        """Workflows may be added again."""
         self._frozen_by = ""
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
         """Raises `AlreadyRegistered` when another function has the name, `AlreadyLaunched` when it is frozen."""
-        self._add(self.workflows, definition)
+        if self._frozen_by and definition.name not in self.workflows:
+            raise AlreadyLaunched(f"workflow {definition.name} cannot be registered any more: {self._frozen_by}")
+        _add(self.workflows, definition)
         definition.registry = self
 
     def add_step(self, definition: StepDefinition) -> None:
-        """Raises `AlreadyRegistered` when another function has the name, `AlreadyLaunched` when it is frozen."""
-        self._add(self.steps, definition)
+        """Raises `AlreadyRegistered` when another function has the name."""
+        _add(self.steps, definition)
 
     def manifest(self) -> tuple[str, ...]:
         """What runs may require of this process, sorted. Called once all modules are loaded.
@@ -330,18 +333,15 @@ class Registry:
         ]
         return tuple(sorted(names))
 
-    def _add(self, known: dict[str, D], definition: D) -> None:
-        other = known.get(definition.name)
-        if other is not None and not _same_source(other.function, definition.function):
-            raise AlreadyRegistered(
-                f"two functions are registered as {definition.kind} {definition.name}: "
-                f"{_place(other.function)} and {_place(definition.function)}; give one of them another name"
-            )
-        if other is None and self._frozen_by:
-            raise AlreadyLaunched(
-                f"{definition.kind} {definition.name} cannot be registered any more: {self._frozen_by}"
-            )
-        known[definition.name] = definition
+
+def _add(known: dict[str, D], definition: D) -> None:
+    other = known.get(definition.name)
+    if other is not None and not _same_source(other.function, definition.function):
+        raise AlreadyRegistered(
+            f"two functions are registered as {definition.kind} {definition.name}: "
+            f"{_place(other.function)} and {_place(definition.function)}; give one of them another name"
+        )
+    known[definition.name] = definition
 
 
 def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

@@ -18,7 +18,7 @@ class NotLaunched(PerdureError):
 
 
 class AlreadyLaunched(PerdureError):
-    """The instance was launched before; a workflow or step cannot be added to it any more."""
+    """The instance was launched before; a workflow cannot be added to it any more."""
 
     code = "PRD-308"
 

@@ -123,7 +123,7 @@ class Instance(Client):
         """Begin to run workflows: those that are started here, and all that wait in its pool, what an earlier process
         has left among them. Returns when the worker has registered, and waits for the database until then.
 
-        Nothing can be registered any more. Raises `AlreadyLaunched`, also after a shutdown, and `RegistrationError`.
+        No workflow can be registered any more. Raises `AlreadyLaunched`, also after a shutdown, and `RegistrationError`.
         When it raises, or is cancelled, the instance may be launched again.
         """
         self._go(Life.LAUNCHING, AlreadyLaunched)

@@ -177,6 +177,8 @@ async def _run(
     settings: WorkerSettings, registry: Registry, url: str, metrics: Metrics, probes: Probes, signals: Signals
 ) -> int:
     worker = Worker(settings, registry, database_url=url, metrics=metrics, status_api=_status_api(metrics))
+    # What the worker says of itself at each registration is to stay true.
+    worker.when_set_up = lambda: registry.freeze("the worker has begun")
     probes.worker = worker
     signals.deliver_to(worker)
     # What was imported stays: the collector need not look at it again and again.

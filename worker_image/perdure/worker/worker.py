@@ -82,6 +82,8 @@ class Worker:
         self._database_url = database_url
         self._exit_process = exit_process
         self._bootstrap = Bootstrap(settings.bootstrap)
+        self.when_set_up: Callable[[], None] = lambda: None
+        """Called when the bootstrap hook has returned; set before the start."""
         self._lasting = Lasting(
             settings, database_url, status_api, self.metrics, wake=self._wake, busy=lambda: self.busy
         )
@@ -179,6 +181,7 @@ class Worker:
                 raise
         while self._stopping.is_set() and self._main is not None and self._main.cancelling():
             self._main.uncancel()
+        self.when_set_up()
         if logs.left_without_handlers():
             logs.configure(self.settings.log_level)
             log.warning("logs are left to the application, which has set up no handler: written as usual")
