@@ -43,8 +43,10 @@ def send(to: str, value: Any, topic: str = "", key: str | None = None) -> Pendin
 
     Durable when awaited, and sent once however often this run is recovered. `key`: what makes the message the same one
     for its receiver whoever sends it; a second with a key that the receiver has had is none. A run that has ended keeps
-    the message unread. `topic` and `key` are 1 to 255 printable characters. Raises `NotInWorkflow` (use `Client`),
-    `InsideStep`, `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`; when awaited, `NonExistentWorkflow`.
+    the message unread. Inside a step it is part of the step, sent again when that is tried again. `topic` and `key` are
+    1 to 255 printable characters. Raises `NotInWorkflow` (use `Client`), `InsideStep` in a sync step (use `run_sync`),
+    `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`; when awaited, `NonExistentWorkflow`, and `InsideStep` in a
+    transaction.
     """
     text = encode(value, "the message")
     return build(SendMessage(run_id_of(to), value, text, topic_of(topic), key_of(key)))
@@ -87,6 +89,7 @@ def get_event(run_id: str, name: str, timeout: Seconds | None = None, *, type: A
     """The value that a run has published under a name, waiting until there is one; None when there is none in time.
 
     `timeout` and `type` as in `recv`. Also for a run that does not exist yet, or has ended: without a timeout that is a
-    wait without end. Waiting takes no slot. Raises `NotInWorkflow`, `InsideStep`, `InvalidArgument`.
+    wait without end. Waiting takes no slot. Inside a step it is part of the step, which keeps its slot and looks every
+    now and then. Raises `NotInWorkflow`, `InsideStep` in a sync step (use `run_sync`), `InvalidArgument`.
     """
     return build(GetRunEvent(run_id_of(run_id), event_name(name), limit_of_time(timeout), decoder_of(type)))
