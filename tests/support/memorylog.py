@@ -11,17 +11,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
 from perdure.errors import OwnershipLost
-from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall, PlainSend, Statuses
+from perdure.model.listing import Question
+from perdure.model.management import Verb
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce
+from perdure.store.management import Done
 
 from tests.support.memoryworld import World, until_woken
 
@@ -41,6 +45,7 @@ class MemoryRun:
     deadline_in: float | None = None
     elapsed: float = 0.0
     wake_seq: int = 0
+    rewinds: int = 0
     seed: str | None = None
     world: World = field(default_factory=World)
 
@@ -67,6 +72,7 @@ class MemoryRun:
             suspended=self.suspended,
             deadline_in=self.deadline_in,
             steps=steps,
+            rewinds=self.rewinds,
             seed=self.seed,
         )
 
@@ -107,6 +113,7 @@ class MemoryLog:
         self.lease = True
         self.gate: asyncio.Event | None = None
         self.before_start = before_start
+        self.before_plain: Callable[[PlainSend], None] | None = None
 
     async def start(self, write: StepWrite) -> OwnedFlags:
         self.writes.append(write)
@@ -138,8 +145,21 @@ class MemoryLog:
         shown = {each: outcome for each, outcome in found.items() if outcome.status.finished or not ended}
         return Outcomes(shown, self.run.wake_seq)
 
+    async def statuses_of(self, ids: Sequence[str]) -> Statuses:
+        world = self.run.world
+        world.asked.append(list(ids))
+        found = {each: world.outcomes[each] for each in ids if each in world.outcomes}
+        own = frozenset(each for each, outcome in found.items() if outcome.own)
+        return Statuses({each: outcome.status for each, outcome in found.items()}, own, self.run.wake_seq)
+
+    async def ask_for_news(self, ids: Sequence[str]) -> None:
+        self.run.world.news.append(tuple(ids))
+
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         return EventValue(self.run.world.events.get((setter, name)), self.run.wake_seq)
+
+    async def look_at_stream(self, writer: str, key: str, offset: int) -> StreamLook:
+        return self.run.world.look_at_stream(writer, key, offset, self.run.wake_seq)
 
     async def look_at_inbox(self, topic: str) -> InboxLook:
         return InboxLook(bool(self.run.world.inboxes.get((self.run.id, topic))), self.run.wake_seq)
@@ -149,6 +169,30 @@ class MemoryLog:
 
     async def existing(self, run_id: str) -> ExistingRun | None:
         return self.run.world.runs.get(run_id)
+
+    async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
+        return self.run.world.holders.get(deduplication_id)
+
+    async def rerun(self, run_id: str, token: int) -> None:
+        self.run.world.rerun(run_id, token)
+
+    async def debounce(self, asked: Debounce) -> str:
+        return self.run.world.debounce(asked)
+
+    async def plainly(self, call: PlainSend) -> bool:
+        if self.before_plain is not None:
+            self.before_plain(call)
+        if self.run.fence != self.fence:
+            raise OwnershipLost
+        return self.run.world.send(call.to, call.topic, call.key, call.value)
+
+    async def manage(self, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
+        if self.run.fence != self.fence:
+            raise OwnershipLost
+        return self.run.world.manage(self.run, run_id, verb, write)
+
+    async def inspect(self, question: Question) -> Any:
+        return self.run.world.inspect(question)
 
     async def woken(self, seen: int) -> None:
         await until_woken(self.run, seen)
@@ -171,22 +215,6 @@ class MemoryLog:
 async def claim_and_run(
     run: MemoryRun, registry: Registry, threads: Executor, *, commit: bool = True, park_after: float = 1.0
 ) -> Ending:
-    async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
-        return self.run.world.holders.get(deduplication_id)
-
-    async def rerun(self, run_id: str, token: int) -> None:
-        self.run.world.rerun(run_id, token)
-
-    async def debounce(self, asked: Debounce) -> str:
-        return self.run.world.debounce(asked)
-
-    async def plainly(self, call: PlainSend) -> bool:
-        if self.before_plain is not None:
-            self.before_plain(call)
-        if self.run.fence != self.fence:
-            raise OwnershipLost
-        return self.run.world.send(call.to, call.topic, call.key, call.value)
-
     """One claim from start to ending; the last results are committed with the ending unless told otherwise."""
     claimed = run.claim()
     log = MemoryLog(run)

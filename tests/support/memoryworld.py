@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.model.calls import (
     AwaitEvent,
+    AwaitRuns,
     CallAnswer,
     Otherwise,
     OwnCall,
@@ -17,12 +19,16 @@ from perdure.model.calls import (
     Send,
     SetEvent,
     Start,
+    is_plain,
 )
-from perdure.model.rows import OwnedFlags
+from perdure.model.listing import Question
+from perdure.model.management import Fork, Managed, Verb
+from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
 from perdure.model.streams import AwaitStream, CloseStream, StreamLook, StreamState, WriteStream
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce
+from perdure.store.management import Done, output_of
 
 if TYPE_CHECKING:
     from tests.support.memorylog import MemoryRun
@@ -38,12 +44,6 @@ class World:
     keys: set[tuple[str, str]] = field(default_factory=set)
     events: dict[tuple[str, str], str] = field(default_factory=dict)
     waits: set[tuple[str, str]] = field(default_factory=set)
-    now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    """Where the clock of the database stands."""
-    asked: list[list[str]] = field(default_factory=list)
-    """Each question about other runs."""
-
-    def carry_out(self, run: MemoryRun, call: OwnCall) -> CallAnswer:
     run_waits: list[str] = field(default_factory=list)
     """Runs whose ends are to wake, in the order in which they were asked for."""
     news: list[tuple[str, ...]] = field(default_factory=list)
@@ -60,12 +60,50 @@ class World:
     before_debounce: Callable[[], object] = lambda: None
     reruns: list[tuple[str, int]] = field(default_factory=list)
     """What was run again, and by which start."""
+    managed: list[tuple[str, Verb]] = field(default_factory=list)
+    """What was done with which runs."""
+    refuses: Exception | None = None
+    """What each verb is refused with."""
+    answers: dict[Question, Any] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
     now: datetime = datetime(2026, 3, 1, 12, tzinfo=UTC)
     """Where the clock of the database stands."""
+    asked: list[list[str]] = field(default_factory=list)
+    """Each question about other runs."""
+
+    def debounce(self, asked: Debounce) -> str:
+        self.before_debounce()
+        self.debounced.append(asked)
+        return next(each.run.id for each in self.debounced if each.key == asked.key)
+
+    def manage(self, run: MemoryRun, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
+        """As the transaction does it: once for each step."""
+        flags = OwnedFlags(run.cancel_mode, run.suspended, run.wake_seq)
+        if write is not None:
+            if run.cancel_mode is not None:
+                return Done(flags, None, None)
+            row = run.rows.get(write.index)
+            if row is not None and row.status.final:
+                return Done(flags, row.output, None)
+        if self.refuses is not None:
+            raise self.refuses
+        self.managed.append((run_id, verb))
+        managed = Managed(verb.new_id if isinstance(verb, Fork) else run_id, RunStatus.ENQUEUED, "default", "default")
+        output = output_of(verb, managed)
+        if write is not None:
+            run.write(replace(write, output=output))
+        return Done(flags, output, managed)
+
+    def inspect(self, question: Question) -> Any:
+        """The answer that the test has given, None for there is no such run."""
+        self.questions.append(question)
+        return self.answers.get(question)
+
+    def carry_out(self, run: MemoryRun, call: OwnCall) -> CallAnswer:
         """As the statements do it."""
         flags = OwnedFlags(run.cancel_mode, run.suspended, run.wake_seq)
         refused = CallAnswer(flags, done=False)
-        if run.cancel_mode is not None:
+        if run.cancel_mode is not None and not is_plain(call):
             return refused
         match call:
             case Start():
@@ -74,11 +112,8 @@ class World:
                 self.runs[call.id] = ExistingRun(call.id, "default", call.workflow, call.input)
                 self.outcomes.setdefault(call.id, RunOutcome(RunStatus.ENQUEUED))
             case Send():
-                if call.to not in self.runs:
+                if not self.send(call.to, call.topic, call.key, call.value):
                     return refused
-                if (call.to, call.key) not in self.keys:
-                    self.keys.add((call.to, call.key))
-                    self.inboxes.setdefault((call.to, call.topic), []).append(call.value)
             case Receive():
                 inbox = self.inboxes.get((run.id, call.topic), [])
                 if not inbox and call.otherwise is not Otherwise.NONE:
@@ -97,13 +132,27 @@ class World:
                 old = run.rows.get(call.step.index)
                 run.write(call.step if old is None else replace(call.step, wake_in=old.wake_in))
                 return refused
+            case AwaitRuns():
+                self.run_waits += call.runs
+                return refused
+            case WriteStream():
+                if (run.id, call.key) in self.closed:
+                    return refused
+                self.streams.setdefault((run.id, call.key), []).append(call.value)
+                if call.plain:
+                    return CallAnswer(flags, done=True)
+            case CloseStream():
+                self.closed.add((run.id, call.key))
+                if call.plain:
+                    return CallAnswer(flags, done=True)
+            case AwaitStream():
+                self.stream_waits.add((call.run_id, call.key, call.offset))
+                old = run.rows.get(call.step.index)
+                run.write(call.step if old is None else replace(call.step, wake_in=old.wake_in))
+                return refused
         run.write(call.step)
         return CallAnswer(flags, done=True, output=call.step.output)
 
-
-async def until_woken(run: MemoryRun, seen: int) -> None:
-    while run.wake_seq == seen:  # noqa: ASYNC110 - nothing else tells
-        await asyncio.sleep(0)
     def send(self, to: str, topic: str, key: str, value: str) -> bool:
         """Put a message there, if there is such a run."""
         if to not in self.runs:
@@ -133,3 +182,7 @@ async def until_woken(run: MemoryRun, seen: int) -> None:
             self.reruns.append((run_id, token))
             self.runs[run_id] = replace(there, status=RunStatus.ENQUEUED, token=token)
 
+
+async def until_woken(run: MemoryRun, seen: int) -> None:
+    while run.wake_seq == seen:  # noqa: ASYNC110 - nothing else tells
+        await asyncio.sleep(0)

@@ -87,17 +87,37 @@ async def outside(client: perdure.Client) -> None:
     assert_type(await client.run(named), int)
     assert_type(client.handle("x", named), perdure.Handle[int])
     assert_type(client.handle("x"), perdure.Handle[Any])
+    assert_type(handle.workflow_id, str)
+    assert_type(await client.select_workflow("x", handle, timeout=1), str)
+    assert_type(await client.join_workflows("x", timeout=1), None)
+    assert_type(await client.join_workflows(handle, client.handle("x", named)), tuple[dict[str, int], int])
+    assert_type(await client.join_workflows(*[handle, handle]), tuple[dict[str, int], ...])
     assert_type(await client.start_many(named.prepare() for _ in range(3)), list[perdure.Handle[int]])
     assert_type(await client.start_by_name("named"), perdure.Handle[Any])
     await client.send("x", {"any": "value"}, topic="t", key="k")
     assert_type(await client.get_event("x", "name", timeout=1), Any)
-    await client.start(order)  # type: ignore[call-arg]
+    assert_type(await client.get_event("x", "name", type=list[int]), list[int] | None)
+    async for value in client.read_stream("x", "key", 3, timeout=1):
+        assert_type(value, Any)
+    async for number in client.read_stream("x", "key", type=int):
+        assert_type(number, int)
+    assert_type(await client.debounce(named.prepare(), key="k", delay=5), perdure.Handle[int])
+    nightly = perdure.Schedule("nightly", "0 2 * * *", order.prepare("x"), overlap="skip", jitter=5)
+    await client.schedules.create(nightly)
+    await client.schedules.apply([nightly, perdure.Schedule("other", "* * * * *", "by name", [1])], owner="o")
+    assert_type(await client.schedules.get("nightly"), perdure.ScheduleInfo)
+    assert_type(await client.schedules.list(), tuple[perdure.ScheduleInfo, ...])
+    assert_type(await client.schedules.trigger("nightly"), perdure.Handle[Any])
+    assert_type(await client.schedules.delete("nightly"), bool)
     queue = assert_type(await client.queues.apply("q", concurrency=3, rate=perdure.RateLimit(5, 60)), perdure.Queue)
     assert_type(queue.limits, perdure.QueueLimits)
     assert_type(await client.queues.list(), list[perdure.Queue])
     assert_type(await client.queues.delete("q"), None)
     await client.queues.apply("q", concurrency="3")  # type: ignore[arg-type]
     await client.queues.apply("q", rate=5)  # type: ignore[arg-type]
+    perdure.Schedule("nightly", "0 2 * * *", order)  # type: ignore[arg-type]
+    await client.debounce(named, "k", 5)  # type: ignore[arg-type]
+    await client.start(order)  # type: ignore[call-arg]
     await client.start(order, 1)  # type: ignore[arg-type]
     await client.run(named, "x")  # type: ignore[call-arg]
     order.prepare(1)  # type: ignore[arg-type]
@@ -107,12 +127,33 @@ async def outside(client: perdure.Client) -> None:
 async def inside() -> None:
     child = assert_type(await order.start("x"), perdure.ChildHandle[dict[str, int]])
     assert_type(await child.result(), dict[str, int])
+    assert_type(child, perdure.RunHandle[dict[str, int]])
+    assert_type(await child.status(), perdure.RunStatus)
+    assert_type(child.workflow_id, str)
+    assert_type(await order.run("x"), dict[str, int])
+    assert_type(perdure.handle("x", named), perdure.RunHandle[int])
+    assert_type(perdure.handle("x"), perdure.RunHandle[Any])
+    assert_type(await perdure.select_workflow("x", child), str)
+    assert_type(await perdure.join_workflows("x", "y"), None)
+    assert_type(await perdure.join_workflows(child, perdure.handle("x", named)), tuple[dict[str, int], int])
+    assert_type(await perdure.join_workflows(*[child, child]), tuple[dict[str, int], ...])
     assert_type(await named.options(queue="q").start(), perdure.ChildHandle[int])
     assert_type(await perdure.sleep(1.5), None)
     assert_type(await perdure.send(child.id, 1, "topic", key="k"), None)
     assert_type(await perdure.recv("topic", timeout=1), Any)
+    assert_type(await perdure.recv("topic", type=dict[str, int]), dict[str, int] | None)
+    assert_type(await perdure.recv("topic", type=int | str), Any)
     assert_type(await perdure.set_event("name", 1), None)
     assert_type(await perdure.get_event("x", "name"), Any)
+    assert_type(await perdure.get_event("x", "name", type=bytes), bytes | None)
+    assert_type(await perdure.write_stream("key", 1), None)
+    assert_type(await perdure.close_stream("key"), None)
+    assert_type(await perdure.read_stream("x", "key", 3, timeout=1), Any)
+    assert_type(await perdure.read_stream("x", "key", type=bytes), bytes)
+    await perdure.read_stream("x", "key", "0")  # type: ignore[call-overload]
+    assert_type(perdure.debounce(named.prepare(), "k", 5), perdure.PendingStart[perdure.RunHandle[int]])
+    assert_type(await perdure.debounce(named.prepare(), "k", 5, cap=60), perdure.RunHandle[int])
+    assert_type(perdure.scheduled_tick(), perdure.ScheduledTick | None)
     assert_type(await perdure.now(), datetime)
     assert_type(perdure.uuid4(), UUID)
     assert_type(perdure.random(), Random)
@@ -128,6 +169,9 @@ async def inside() -> None:
     await perdure.select(charge(1), 1)  # type: ignore[call-overload]
     await order.start(1)  # type: ignore[arg-type]
     await named.start("x")  # type: ignore[call-arg]
+    await order.run(1)  # type: ignore[arg-type]
+    perdure.select_workflow(1)  # type: ignore[arg-type]
+    perdure.join_workflows("x", child)  # type: ignore[call-overload]
     await perdure.sleep("1")  # type: ignore[arg-type]
 
 
