@@ -25,7 +25,9 @@ from perdure.engine.context import current_scope
 from perdure.errors import ConflictingSchedule, InsideWorkflow, InvalidArgument, NonExistentSchedule
 from perdure.model.schedules import (
     CatchUp,
+    CatchUpChoice,
     Overlap,
+    OverlapChoice,
     Rule,
     ScheduleInfo,
     choice,
@@ -87,8 +89,8 @@ class Schedule:
     start: PreparedStart[Any] | str
     arguments: Sequence[Any] | Mapping[str, Any] = ()
     time_zone: str = field(default="UTC", kw_only=True)
-    overlap: Overlap | str = field(default=Overlap.ALLOW, kw_only=True)
-    catch_up: CatchUp | str = field(default=CatchUp.LATEST, kw_only=True)
+    overlap: OverlapChoice = field(default=Overlap.ALLOW, kw_only=True)
+    catch_up: CatchUpChoice = field(default=CatchUp.LATEST, kw_only=True)
     catch_up_window: Seconds = field(default=WINDOW_SECONDS, kw_only=True)
     jitter: Seconds = field(default=0.0, kw_only=True)
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from perdure.errors import InvalidArgument
 from perdure.model.start import NAME_MAX
@@ -47,6 +47,10 @@ class CatchUp(StrEnum):
     """The latest of them is started."""
     ALL = "all"
     """Each of them is started, up to a hundred."""
+
+
+OverlapChoice = Overlap | Literal["allow", "skip", "cancel-previous", "queue-one"]
+CatchUpChoice = CatchUp | Literal["none", "latest", "all"]
 
 
 @dataclass(frozen=True, slots=True)
