@@ -116,6 +116,7 @@ async def outside(client: perdure.Client) -> None:
     await client.queues.apply("q", concurrency="3")  # type: ignore[arg-type]
     await client.queues.apply("q", rate=5)  # type: ignore[arg-type]
     perdure.Schedule("nightly", "0 2 * * *", order)  # type: ignore[arg-type]
+    perdure.Schedule("nightly", "0 2 * * *", order.prepare("x"), overlap="forbid")  # type: ignore[arg-type]
     await client.debounce(named, "k", 5)  # type: ignore[arg-type]
     await client.start(order)  # type: ignore[call-arg]
     await client.start(order, 1)  # type: ignore[arg-type]
