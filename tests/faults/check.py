@@ -125,7 +125,15 @@ def covered(found: Evidence) -> Counter[str]:
     )
     failed = sum(row["name"] == STEP_NAMES["result"] and row["status"] == StepStatus.FAILED for row in steps)
     done = sum(row["name"] == STEP_NAMES["transaction"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
-    seen = {"failures_of_children_handled": failed, "transactions": done, "idempotency_keys_asked": found.key_uses}
+    others = sum(row["name"] == STEP_NAMES["select"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    quiet = sum(row["name"] == STEP_NAMES["debounce"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    seen = {
+        "debounced_starts": quiet,
+        "failures_of_children_handled": failed,
+        "ends_of_others_selected": others,
+        "transactions": done,
+        "idempotency_keys_asked": found.key_uses,
+    }
     return ended + Counter(seen)
 
 

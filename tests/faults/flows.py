@@ -19,7 +19,7 @@ from perdure import idempotency
 
 from tests.faults.effects import begun, begun_sync, run_attempts
 from tests.faults.keys import under_a_key
-from tests.faults.programs import LISTENS, Node, mixed
+from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, mixed
 from tests.faults.sql import text
 
 REFUSED = "refused by the database"
@@ -239,6 +239,34 @@ async def _late(node: Node, value: int) -> int:
     return -1
 
 
+async def _watched(node: Node, value: int) -> int:
+    first = await interpret.options(timeout=node["timeout"]).start({"nodes": node["nodes"]})
+    watch = {"kind": "watch", "of": first.id, **{name: node[name] for name in WATCHES}}
+    return mixed(node["key"], await interpret.run({"nodes": [watch]}) + value)
+
+
+async def _watch(node: Node, _value: int) -> int:
+    """The other child: waits for the first, of which it knows the id."""
+    other = node["of"]
+    if node["how"] == "select" and await perdure.select_workflow(other) != other:
+        return -1
+    if node["how"] == "join":
+        await perdure.join_workflows(other)
+    try:
+        return mixed(node["key"], await perdure.handle(other, interpret).result())
+    except perdure.AwaitedWorkflowCancelled:
+        if node["timeout"] is None:
+            # The whole family is cancelled, and this one in a moment.
+            await asyncio.get_running_loop().create_future()
+        return mixed(node["key"], 1)
+
+
+async def _quiet(node: Node, value: int) -> int:
+    key = f"{perdure.current().run_id}/{node['key']}"
+    handle = await perdure.debounce(interpret.prepare({"nodes": node["nodes"]}), key, node["seconds"])
+    return mixed(node["key"], await handle.result() + value)
+
+
 async def _trap(node: Node, value: int) -> int:
     key = node["key"]
     match node["how"]:
@@ -289,6 +317,31 @@ async def _listen(node: Node, _value: int) -> int:
     return value
 
 
+async def _streamed(node: Node, value: int) -> int:
+    key = node["key"]
+    speak = {"kind": "speak", "first": value, **{name: node[name] for name in SPEAKS}}
+    child = await interpret.start({"nodes": [speak]})
+    total = 0
+    for offset in range(node["values"]):
+        total = mixed("read", total + await perdure.read_stream(child.id, key, offset, type=int))
+    try:
+        await perdure.read_stream(child.id, key, node["values"])
+    except perdure.StreamTimeout:
+        return mixed(key, total + await child.result())
+    return -1
+
+
+async def _speak(node: Node, _value: int) -> int:
+    """The child of a stream."""
+    value = node["first"]
+    for number in range(node["values"]):
+        await perdure.write_stream(node["key"], mixed("said", value + number))
+    value = await _sequence(node["nodes"], value)
+    if node["closes"]:
+        await perdure.close_stream(node["key"])
+    return value
+
+
 async def _raise(node: Node, _value: int) -> int:
     raise KeyError(node["key"])
 
@@ -306,10 +359,15 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "children": _children,
     "handled": _handled,
     "late": _late,
+    "watched": _watched,
+    "watch": _watch,
+    "quiet": _quiet,
     "family": _children,
     "trap": _trap,
     "talk": _talk,
     "listen": _listen,
+    "streamed": _streamed,
+    "speak": _speak,
     "blocking": lambda node, value: blocking(node["key"], value, node["ms"]),
     "fail": lambda node, _value: failing(node["key"]),
     "raise": _raise,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from perdure.errors import EncodingFailed, PayloadTooLarge
 from perdure.model.states import RunStatus, StepStatus
 
-from tests.faults.programs import LISTENS, Node, Program, heard, mixed
+from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, Program, heard, mixed
 
 STEP_NAMES = {
     "step": "f.step",
@@ -27,11 +27,16 @@ STEP_NAMES = {
     "sleep": "perdure.sleep",
     "transaction": "f.transaction",
     "start": "perdure.start",
+    "debounce": "perdure.debounce",
     "result": "perdure.result",
+    "select": "perdure.select_workflow",
     "send": "perdure.send",
     "recv": "perdure.recv",
     "set": "perdure.set_event",
     "get": "perdure.get_event",
+    "write": "perdure.write_stream",
+    "close": "perdure.close_stream",
+    "read": "perdure.read_stream",
     "blocking": "f.blocking",
     "bad": "f.bad",
     "poison": "f.poison",
@@ -142,11 +147,16 @@ class _Walk:
         """One that fails, or is never over."""
         self._add(ExpectedStep(STEP_NAMES[kind], status, None, 0, ()))
 
-    def _start(self, program: Program) -> Expected:
-        """Start a child; what must come of it."""
-        child = f"{self._run_id}-{len(self.found.steps)}"
+    @property
+    def _next_child(self) -> str:
+        """Id of a child that is started now."""
+        return f"{self._run_id}-{len(self.found.steps)}"
+
+    def _start(self, program: Program, how: str = "start") -> Expected:
+        """Start a run; what must come of it."""
+        child = self._next_child
         self.found.children[child] = program
-        self._call("start", child)
+        self._call(how, child)
         return expected(program, child)
 
     def _result(self, child: Expected) -> int:
@@ -208,6 +218,27 @@ class _Walk:
         self._other_call("result", StepStatus.FAILED)
         return self.sequence(node["fallback"], mixed(node["key"], value))
 
+    def watched(self, node: Node, value: int) -> int:
+        first_id = self._next_child
+        first = self._start(Program(node["nodes"], timeout=node["timeout"]))
+        watch = {"kind": "watch", "of": first_id, "seen": first.output, **{name: node[name] for name in WATCHES}}
+        return mixed(node["key"], self._result(self._start(Program([watch]))) + value)
+
+    def watch(self, node: Node, _value: int) -> int:
+        """The other child; `seen` is the output of the run that it waits for, None when that is cancelled."""
+        if node["how"] == "select":
+            self._call("select", node["of"])
+        failed = ExpectedStep(STEP_NAMES["result"], StepStatus.FAILED, None, 0, ())
+        if node["seen"] is None:
+            self._add(failed)
+            return mixed(node["key"], 1)
+        # With the whole family cancelled it may see that of the other before its own.
+        self._add(replace(failed, status=StepStatus.SUCCEEDED, output=node["seen"], first=failed))
+        return mixed(node["key"], int(json.loads(node["seen"])))
+
+    def quiet(self, node: Node, value: int) -> int:
+        return mixed(node["key"], self._result(self._start(Program(node["nodes"]), "debounce")) + value)
+
     def family(self, node: Node, _value: int) -> int:
         found = [self._start(Program(nodes)) for nodes in node["programs"]]
         with self.together():
@@ -248,6 +279,25 @@ class _Walk:
         self._call("set", None)
         value = self.sequence(node["nodes"], value)
         self._call("send", None)
+        return value
+
+    def streamed(self, node: Node, value: int) -> int:
+        child = self._start(Program([{"kind": "speak", "first": value, **{name: node[name] for name in SPEAKS}}]))
+        total = 0
+        for number in range(node["values"]):
+            said = mixed("said", value + number)
+            self._call("read", said)
+            total = mixed("read", total + said)
+        self._other_call("read", StepStatus.FAILED)
+        return mixed(node["key"], total + self._result(child))
+
+    def speak(self, node: Node, _value: int) -> int:
+        """The child's side of a stream."""
+        for _ in range(node["values"]):
+            self._call("write", None)
+        value = self.sequence(node["nodes"], node["first"])
+        if node["closes"]:
+            self._call("close", None)
         return value
 
     def transaction(self, node: Node, value: int) -> int:
@@ -310,10 +360,15 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "children": _Walk.children,
     "handled": _Walk.handled,
     "late": _Walk.late,
+    "watched": _Walk.watched,
+    "watch": _Walk.watch,
+    "quiet": _Walk.quiet,
     "family": _Walk.family,
     "trap": _Walk.trap,
     "talk": _Walk.talk,
     "listen": _Walk.listen,
+    "streamed": _Walk.streamed,
+    "speak": _Walk.speak,
     "blocking": _Walk.blocking,
     "fail": _Walk.fail,
     "raise": _Walk.raises,

@@ -80,8 +80,15 @@ def mixed(key: str, value: int) -> int:
     return crc32(f"{key}:{value}".encode())
 
 
+SPEAKS = ("key", "values", "closes", "nodes")
+"""What the child that writes to a stream knows of it."""
+
 LISTENS = ("key", "messages", "nodes")
 """What the child of a talk knows of it."""
+
+
+WATCHES = ("key", "how", "timeout")
+"""What the child that waits for another one knows of that, beside its id."""
 
 
 def heard(value: int, messages: int) -> int:
@@ -218,6 +225,11 @@ class _Maker:
         """A child that is told something, publishes something, and answers. `twice`: one message is sent again."""
         return {"messages": self._random.randint(1, 3), "twice": self._random.random() < 0.3, "nodes": self._flat()}
 
+    def streamed(self, _depth: int) -> Node:
+        """A child that writes to a stream, which its parent reads to the end: its close, or the end of the child."""
+        random = self._random
+        return {"values": random.randint(1, 4), "closes": random.random() < 0.5, "nodes": self._flat()}
+
     def _flat(self) -> list[Node]:
         kinds = self._random.choices(list(FLAT), list(FLAT.values()), k=self._random.randint(1, 3))
         return [self.make(kind) for kind in kinds]
@@ -236,6 +248,20 @@ class _Maker:
         """A child whose own timeout ends it; its parent goes on."""
         nodes = [*self._flat()[:1], self.make("trap")]
         return {"nodes": nodes, "timeout": round(self._random.uniform(0.2, 2), 3), "fallback": self._flat()[:1]}
+
+    def watched(self, _depth: int) -> Node:
+        """A child, and another one that waits for its end without having started it. `timeout`: what alone ends the
+        first, seconds after it has begun; None: it ends well."""
+        random = self._random
+        how = random.choice(("result", "select", "join"))
+        if random.random() < 0.7:
+            return {"nodes": self._flat(), "how": how, "timeout": None}
+        nodes = [*self._flat()[:1], self.make("trap")]
+        return {"nodes": nodes, "how": how, "timeout": round(random.uniform(0.2, 2), 3)}
+
+    def quiet(self, _depth: int) -> Node:
+        """A debounced start, which is no child, and whose run is waited for."""
+        return {"nodes": self._flat(), "seconds": self._random.choice((0.02, 0.3, 1.6))}
 
     def trap(self, _depth: int) -> Node:
         """Never over: a sleep, a message, an event, a body, a retry."""
@@ -294,9 +320,12 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "children": _Maker.children,
     "handled": _Maker.handled,
     "late": _Maker.late,
+    "watched": _Maker.watched,
+    "quiet": _Maker.quiet,
     "family": _Maker.family,
     "trap": _Maker.trap,
     "talk": _Maker.talk,
+    "streamed": _Maker.streamed,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
     "raise": _Maker.nothing,
@@ -323,6 +352,9 @@ KINDS: dict[str, float] = {
     "sequence": 8,
     "children": 4,
     "talk": 4,
+    "streamed": 3,
     "handled": 3,
     "late": 1.5,
+    "quiet": 2,
+    "watched": 3,
 }

@@ -22,7 +22,7 @@ from tests.model.state import (
     Worker,
 )
 
-RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "R16", "sweep")
+RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "R16", "R17", "sweep")
 """What can be switched off. `sweep`: who waits for something that is there is woken again and again."""
 
 
@@ -61,6 +61,8 @@ class Database:
         if statement.kind == "recv":
             state, answer, broken = self._receive(state, statement, answer)
             return state, answer, violation or broken
+        if statement.kind == "listen":
+            return state._replace(wait=True), answer, violation
         steps, broken = state.steps, ""
         if statement.finish >= 0:
             steps, broken = self._upsert(steps, statement.finish, FINAL, statement.fence, statement.seq)
@@ -142,6 +144,12 @@ class Database:
         if run.status != WAITING:
             return run
         return self.disowned(run, ENQUEUED)
+
+    def told(self, state: State) -> State:
+        """Who waits for the other run's end is woken, and the wait is over."""
+        if not state.wait:
+            return state
+        return state._replace(run=self.woken(state.run._replace(wake=state.run.wake + 1)), wait=False)
 
     def asked(self, run: Run, request: str) -> Run:
         """The run after a request from outside."""

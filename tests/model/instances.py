@@ -50,6 +50,9 @@ BROKEN = (
     Broken(("R12",), "a recovery is counted and no worker has died", faults=0),
     Broken(("R16",), STUCK, ("recv",), faults=2, processes=1),
     Broken(("R13",), "step 0 is finished and its body begins again"),
+    Broken(("R17", "sweep"), STUCK, ("await",), faults=0),
+    Broken(("R7",), STUCK, ("await",), faults=0),
+    Broken(("sweep",), STUCK, ("await",)),
 )
 
 SAVED = (
@@ -58,6 +61,7 @@ SAVED = (
     ("R4", "R5", STEPS),
     ("R5", "R4", STEPS),
     ("R7", "sweep", ("recv",)),
+    ("R17", "sweep", ("await",)),
 )
 """Rules whose absence alone breaks nothing, what saves them, and in which program that is seen. Each is one slip from
 being needed."""
@@ -67,6 +71,8 @@ SMALL = {
     "two faults": Protocol(("step",), faults=2),
     "a message": Protocol(("recv", "step"), faults=1),
     "a message, a cancel": Protocol(("recv",), faults=1, requests=CANCEL),
+    "the end of another run": Protocol(("await",), faults=1),
+    "the end of another run, a cancel": Protocol(("await",), faults=0, requests=CANCEL),
     "suspended for good, a cancel": Protocol(("step",), faults=1, requests=SUSPEND_AND_CANCEL),
     "suspended and resumed": Protocol(("step",), faults=1, requests=SUSPEND_AND_RESUME),
     "a clean stop": Protocol(("step",), faults=1, requests=STOP),
@@ -82,5 +88,12 @@ LARGE = {
     ),
     "a message between steps, a clean stop": Protocol(("step", "recv", "step"), faults=1, requests=STOP),
     "a message, two faults": Protocol(("recv",), faults=2),
+    "the end of another run between steps": Protocol(("step", "await", "step"), faults=1),
+    "the end of another run between steps, a cancel": Protocol(("step", "await", "step"), faults=1, requests=CANCEL),
+    "the end of another run between steps, suspended and resumed": Protocol(
+        ("step", "await", "step"), faults=1, requests=SUSPEND_AND_RESUME
+    ),
+    "the end of another run between steps, a clean stop": Protocol(("step", "await", "step"), faults=1, requests=STOP),
+    "the end of another run and a cancel, two faults": Protocol(("await",), faults=2, requests=CANCEL),
 }
 """Explored whole by `make model`: minutes, and some gigabytes of memory."""

@@ -22,6 +22,7 @@ from tests.model.state import (
     GAP,
     IDLE,
     LIVE,
+    LOOK,
     OFF,
     RUNNING,
     SENT,
@@ -49,8 +50,9 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """An instance of the model. `program` is made of "step" and "recv"; `requests` of "cancel", "suspend", "resume"
-    and "stop" (SIGTERM to a process); `off` names the rules that are switched off."""
+    """An instance of the model. `program` is made of "step", and of "recv" or "await" (the end of a run that somebody
+    else has started); `requests` of "cancel", "suspend", "resume" and "stop" (SIGTERM to a process); `off` names the
+    rules that are switched off."""
 
     program: tuple[str, ...] = ("step", "recv", "step")
     faults: int = 1
@@ -58,7 +60,7 @@ class Protocol:
     off: frozenset[str] = frozenset()
     processes: int = 2
     sends: bool = True
-    """Whether the message that the program waits for is ever sent."""
+    """Whether what the program waits for ever comes."""
     database: Database = field(init=False, default=Database(frozenset()))
 
     def __post_init__(self) -> None:
@@ -130,6 +132,8 @@ class Protocol:
                 yield Event(f"{name} hears the answer", OWN, self._heard(state, number, process))
             case "gap":
                 yield self._body(state, number, process, name)
+            case "look":
+                yield Event(f"{name} looks for the other's end", OWN, self._look(state, number, process))
         yield from self._beat(state, number, process, name)
         if process.at in (SENT, ANSWERED) and state.faults < self.faults:
             yield self._cut(state, number, process, name)
@@ -156,6 +160,9 @@ class Protocol:
             )
         elif not answer.got and statement.kind != "recv":
             return _with(state, number, idle)
+        elif statement.kind == "listen":
+            if not (answer.cancel or answer.suspended or process.stopping):
+                return self._after_listening(state, number, process)
         elif statement.kind == "recv":
             if not answer.fence:  # not owned
                 return _with(state, number, idle)
@@ -194,7 +201,27 @@ class Protocol:
             return self._send(state, number, process, start=process.position)
         if process.finished >= 0:
             return self._send(state, number, process)
-        return self._send(state, number, process, kind="recv")
+        if self.program[process.position] == "recv":
+            return self._send(state, number, process, kind="recv")
+        if self.on("R17"):
+            return self._send(state, number, process, kind="listen")
+        return _with(state, number, process._replace(at=LOOK))
+
+    def _look(self, state: State, number: int, process: Process) -> State:
+        """Whether the other run has ended, and the own count of wakes, in one snapshot."""
+        process = process._replace(seen=state.run.wake)
+        if state.message == 1:
+            ended = process._replace(finished=process.position, position=process.position + 1)
+            return self._next(state, number, ended, cancel=False, suspended=False)
+        if self.on("R17"):
+            return self._send(state, number, process, ending="park")
+        return self._send(state, number, process, kind="listen")
+
+    def _after_listening(self, state: State, number: int, process: Process) -> State:
+        """The wait is written: look after that; without the rule it was done before."""
+        if self.on("R17"):
+            return _with(state, number, process._replace(at=LOOK))
+        return self._send(state, number, process, ending="park")
 
     def _send(
         self, state: State, number: int, process: Process, *, kind: str = "journal", start: int = -1, ending: str = ""
@@ -205,7 +232,7 @@ class Protocol:
             process.fence,
             process.epoch,
             process.seq + 1,
-            finish=process.finished,
+            finish=process.finished if kind != "listen" else -1,
             start=process.position if kind == "recv" else start,
             ending=ending,
             seen=process.seen,
@@ -302,7 +329,19 @@ class Protocol:
 
     def _outside(self, state: State) -> Iterator[Event]:
         run = state.run
-        if self.sends and "recv" in self.program and state.message == 0:
+        yield from self._messages(state) if "recv" in self.program else self._other(state)
+        for request in sorted(self.requests - state.asked - {"stop"}):
+            if run.status in ENDED or (request == "resume" and not run.suspended):
+                continue
+            kind = OWN if request == "resume" else REQUEST
+            yield Event(
+                request, kind, state._replace(run=self.database.asked(run, request), asked=state.asked | {request})
+            )
+
+    def _messages(self, state: State) -> Iterator[Event]:
+        """What the program receives."""
+        run = state.run
+        if self.sends and state.message == 0:
             yield Event("a message is written", OWN, state._replace(message=1, poke=True))
         if state.poke:
             woken = self.database.woken(run._replace(wake=run.wake + 1))
@@ -311,13 +350,17 @@ class Protocol:
                 yield Event("its sender dies", FAULT, state._replace(poke=False, faults=state.faults + 1))
         if self.on("sweep") and run.status == WAITING and state.message == 1:
             yield Event("the sweep wakes who has a message", OWN, state._replace(run=self.database.woken(run)))
-        for request in sorted(self.requests - state.asked - {"stop"}):
-            if run.status in ENDED or (request == "resume" and not run.suspended):
-                continue
-            kind = OWN if request == "resume" else REQUEST
-            yield Event(
-                request, kind, state._replace(run=self.database.asked(run, request), asked=state.asked | {request})
-            )
+
+    def _other(self, state: State) -> Iterator[Event]:
+        """The run that the program waits for: whoever ends it tells who has said that it waits."""
+        if self.sends and "await" in self.program and state.message == 0:
+            yield Event("the other run ends", OWN, state._replace(message=1, poke=True))
+        if state.poke:
+            yield Event("who waits for it is woken", OWN, self.database.told(state)._replace(poke=False))
+            if state.faults < self.faults:
+                yield Event("its worker dies", FAULT, state._replace(poke=False, faults=state.faults + 1))
+        if self.on("sweep") and state.message == 1 and state.wait:
+            yield Event("the sweep wakes who waits for it", OWN, self.database.told(state))
 
 
 def _with(state: State, number: int, process: Process) -> State:

@@ -14,9 +14,9 @@ ENDED = (SUCCEEDED, CANCELLED)
 
 LIVE, DRAINING, STOPPED, DEAD = "live", "draining", "stopped", "dead"
 
-OFF, IDLE, SENT, ANSWERED, GAP = "off", "idle", "sent", "answered", "gap"
+OFF, IDLE, SENT, ANSWERED, GAP, LOOK = "off", "idle", "sent", "answered", "gap", "look"
 """A process: not there; holds nothing; its statement is under way; the answer is under way; a start was acknowledged
-and the body's first line has not run."""
+and the body's first line has not run; it is about to look whether another run has ended."""
 
 NONE, STARTED, FINAL = 0, 1, 2
 """A step's row."""
@@ -107,9 +107,11 @@ class State(NamedTuple):
     processes: tuple[Process, ...]
     late: tuple[Statement, ...] = ()
     message: int = 0
-    """0: not sent; 1: in the inbox; 2: received."""
+    """0: not sent; 1: in the inbox; 2: received. Of another run that is waited for: 0: it goes on; 1: it has ended."""
     poke: bool = False
-    """The sender has still to wake the receiver."""
+    """The sender has still to wake the receiver; whoever ended the other run, who waits for that."""
+    wait: bool = False
+    """It is written that the run waits for the other's end."""
     faults: int = 0
     deaths: int = 0
     bodies: tuple[int, ...] = ()

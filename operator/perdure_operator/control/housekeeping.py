@@ -60,6 +60,7 @@ class Housekeeping:
         self._notifier = notifier
         self._statuses = statuses
         self._metrics = metrics
+        self._awaited_behind = ""
 
     async def run(self) -> None:
         """Rounds are spread at random, so that processes started together do not sweep together."""
@@ -89,8 +90,8 @@ class Housekeeping:
         if self._session.unbroken_for(self._lease) >= self._lease:
             await self._mark_expired()
         await self._recovery.move_all()
-
         await self._fire_schedules()
+
     async def _mark_expired(self) -> None:
         async with self._session.connection("expire") as connection:
             dead = await workers.mark_expired(connection, BATCH)
@@ -99,7 +100,6 @@ class Housekeeping:
             self._metrics.count(names.LEASE_EXPIRIES, by=len(dead))
             log.warning("leases ran out, workers marked dead", workers=dead)
 
-    async def _wake(self, connection: Any) -> None:
     async def _fire_schedules(self) -> None:
         """Schedules tick also while no worker is there: their runs are what brings workers back."""
         try:
@@ -115,8 +115,11 @@ class Housekeeping:
         except asyncpg.PostgresError as error:
             log.warning("schedules could not be fired; they are in the next round", error=error)
 
+    async def _wake(self, connection: Any) -> None:
         woken = set(await sweeps.wake_due(connection, BATCH))
-        woken |= {(each.namespace, each.pool) for each in await wakes.announce_untold(connection, BATCH) if each.ready}
+        told = await wakes.announce_untold(connection, BATCH)
+        ended, self._awaited_behind = await wakes.announce_ended(connection, self._awaited_behind, AWAITED_BATCH)
+        woken |= {(each.namespace, each.pool) for each in (*told, *ended) if each.ready}
         for namespace, pool in woken:
             self._metrics.count(names.WAKES, namespace, pool)
             self._notifier.ready(namespace, pool)

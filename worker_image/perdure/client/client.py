@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from perdure.api.debounce import check_debounce
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
+from perdure.client import management
 from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle, limit_of
@@ -233,17 +234,28 @@ class Client:
         return await select(self._watcher, runs, limit_of(timeout, None))
 
     @overload
-    async def join_workflows(self, *runs: str, timeout: Seconds | None = None) -> None: ...
+    async def join_workflows(self, *runs: str, timeout: Seconds | None = None) -> None: ...  # noqa: ASYNC109
     @overload
     async def join_workflows(
-        self, first: Handle[R], second: Handle[R2], /, *, timeout: Seconds | None = None
+        self,
+        first: Handle[R],
+        second: Handle[R2],
+        /,
+        *,
+        timeout: Seconds | None = None,  # noqa: ASYNC109
     ) -> tuple[R, R2]: ...
     @overload
     async def join_workflows(
-        self, first: Handle[R], second: Handle[R2], third: Handle[R3], /, *, timeout: Seconds | None = None
+        self,
+        first: Handle[R],
+        second: Handle[R2],
+        third: Handle[R3],
+        /,
+        *,
+        timeout: Seconds | None = None,  # noqa: ASYNC109
     ) -> tuple[R, R2, R3]: ...
     @overload
-    async def join_workflows(self, *runs: Handle[R], timeout: Seconds | None = None) -> tuple[R, ...]: ...
+    async def join_workflows(self, *runs: Handle[R], timeout: Seconds | None = None) -> tuple[R, ...]: ...  # noqa: ASYNC109
     async def join_workflows(
         self,
         *runs: Any,
@@ -275,14 +287,18 @@ class Client:
             return
         self._news.ready((each.namespace, each.pool) for each in woken if each.ready)
 
+    # fmt: off
     @overload
-    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None) -> Any: ...
+    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None) -> Any: ...  # noqa: ASYNC109
     @overload
     async def get_event(
-        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: type[T]
+        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: type[T]  # noqa: ASYNC109
     ) -> T | None: ...
     @overload
-    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None, *, type: Any) -> Any: ...
+    async def get_event(
+        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: Any  # noqa: ASYNC109
+    ) -> Any: ...
+    # fmt: on
     async def get_event(
         self,
         run_id: str,
@@ -329,6 +345,21 @@ class Client:
         decoder = decoder_of(type)
         reader = Reader(run_id_of(run_id), stream_name(key), offset_of(offset))
         return decoded(self._waits.stream(reader, limit_of_time(timeout)), decoder, reader)
+
+    # What is done with runs that are there, and what is known of them.
+    cancel = management.cancel
+    cancel_many = management.cancel_many
+    resume = management.resume
+    resume_many = management.resume_many
+    fork = management.fork
+    rewind = management.rewind
+    delete = management.delete
+    delete_many = management.delete_many
+    set_delay = management.set_delay
+    set_attributes = management.set_attributes
+    get_workflow = management.get_workflow
+    list_workflows = management.list_workflows
+    list_steps = management.list_steps
 
     async def _run(self, start: PreparedStart[R]) -> R:
         self._outside_of_runs("Client.run", "workflow.run(…)")

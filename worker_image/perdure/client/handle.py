@@ -6,13 +6,13 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from perdure.client import managed
 from perdure.client.outcome import Expected
 from perdure.engine.codec import MAX_PAYLOAD_BYTES
 from perdure.errors import InvalidArgument, WaitTimeout
 from perdure.model.start import Seconds, positive_seconds
-from perdure.model.states import CancelMode, RunStatus
+from perdure.model.states import RunStatus
 from perdure.store import clients as store
-from perdure.store import runs
 from perdure.store.clients import RunSight
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Handle(Generic[R]):
         self._expected = Expected(run_id, workflow)
         self._database = database
         self._watcher = watcher
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the run: another name of `id`."""
+        return self.id
 
     async def wait(
         self,
@@ -90,6 +95,10 @@ class Handle(Generic[R]):
         """`result`, from a wait that has begun already. For the client."""
         return await self._value(await self._limited(future, None))
 
+    async def value_of(self, sight: RunSight) -> R:
+        """`result` of the run that was seen to have ended like this. For the client."""
+        return await self._value(sight)
+
     async def status(self) -> RunStatus:
         """How the run stands now. Raises `NonExistentWorkflow`."""
         return (await self._sight(with_outcome=False)).status
@@ -108,21 +117,16 @@ class Handle(Generic[R]):
         """
         return (await self._sight()).output
 
-    async def cancel(
-        self, reason: str = "a client cancelled it", *, mode: CancelMode = CancelMode.GRACEFUL
-    ) -> RunStatus:
-        """Ask for the end of the run; its status afterwards. Durable on return.
-
-        CANCELLED: it has ended. RUNNING: its worker ends it, after the step in progress (GRACEFUL) or at once
-        (IMMEDIATE); wait for it. Another final status: it had ended, nothing changed. Raises `NonExistentWorkflow`.
-        """
-        status = await self._database.persist(runs.cancel, self.id, mode, reason)
-        if status is None:
-            raise self._expected.nonexistent()
-        if status.finished:
-            # Nobody else tells of an end that no worker commits.
-            self._watcher.ended(self.id)
-        return status
+    # What is done with the run, and what is known of it.
+    cancel = managed.cancel
+    resume = managed.resume
+    fork = managed.fork
+    rewind = managed.rewind
+    delete = managed.delete
+    set_delay = managed.set_delay
+    set_attributes = managed.set_attributes
+    details = managed.details
+    steps = managed.steps
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id

@@ -32,6 +32,7 @@ class Wait:
 
     `key`: under which somebody else ends it; empty: only time does. `seen`: the run's count of wakes when the thing
     was last looked for. `hold`: seconds in memory before it is worth parking for a wake that may come any moment.
+    `on`: the keys under which it is parked, where `key` stands for many.
     """
 
     why: Callable[[float], WaitingFor]
@@ -39,6 +40,7 @@ class Wait:
     key: str = ""
     seen: int = NO_WAKE
     hold: float = 0.0
+    on: tuple[str, ...] = ()
 
 
 def retry(name: str, failures: int, seconds: float) -> Wait:
@@ -171,7 +173,7 @@ class Backoffs:
                 self._later, self._later_at = self._instead(hold), hold
             return
         left = first.until - now
-        keys = tuple(dict.fromkeys(self.keys))
+        keys = tuple(dict.fromkeys(key for each in self._waiting for key in each.wait.on or (each.wait.key,) if key))
         if len(keys) > MAX_KEYS:
             keys = (ANY_KEY,)
         seen = min((waiting.seen for waiting in self._waiting if waiting.wait.key), default=NO_WAKE)

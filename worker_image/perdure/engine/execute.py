@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from enum import Enum, auto
@@ -120,6 +120,11 @@ class Execution:
     def steps_in_progress(self) -> int:
         """Steps whose start is being written or whose body runs; a step that waits for its next attempt is none."""
         return len(self._steps.in_progress)
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next call takes."""
+        return self._next_index
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -273,6 +278,16 @@ class Execution:
         """Replay or carry out a durable call of this run that is no step."""
         self.unawaited.pop(call.step_id or 0, None)
         return self._calls.perform(call)
+
+    def perform_unrecorded(self, work: Callable[[Calls], Awaitable[R]]) -> Coroutine[Any, Any, R]:
+        """Carry out a wait of this run that takes no index."""
+        self._late_calls += self.stopping
+        return self._calls.unrecorded(work)
+
+    def forgo(self, call: PendingCall[Any]) -> None:
+        """This call will never be awaited, and that is as it should be."""
+        self.unawaited.pop(call.step_id or 0, None)
+        call.close()
 
     def perform(self, call: PendingStep[Any]) -> Coroutine[Any, Any, Any]:
         """Replay or run a step call of this run."""

@@ -26,6 +26,10 @@ class History:
         """Whether `take` has the answer for this index without reading on."""
         return self._more is None or index <= self._last
 
+    def reaches(self, index: int) -> bool:
+        """Whether anything was recorded at this index or behind it, where `knows` says that it is known."""
+        return self._last >= index
+
     async def read_to(self, index: int) -> None:
         """Read pages until `knows(index)`."""
         if self._lock is None:

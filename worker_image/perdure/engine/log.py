@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall
+from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall, PlainSend, Statuses
+from perdure.model.listing import Question
+from perdure.model.management import Verb
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
+from perdure.store.management import Done
 from perdure.store.debounce import Debounce
 
 
@@ -46,6 +49,15 @@ class StepLog(Protocol):
         """How other runs stand, or only those that have `ended`. Raises what the database says."""
         ...
 
+    async def statuses_of(self, ids: Sequence[str]) -> Statuses:
+        """How other runs stand, without what came of them: one question, however many. Raises as `look_at_runs`."""
+        ...
+
+    async def ask_for_news(self, ids: Sequence[str]) -> None:
+        """Have the ends of other runs, which `AwaitRuns` waits for, told at once and not by a sweep. Raises as
+        `look_at_runs`."""
+        ...
+
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """The value of an event of the run `setter`. Raises as `look_at_runs`."""
         ...
@@ -66,18 +78,6 @@ class StepLog(Protocol):
         """The run that has this id. Raises as `look_at_runs`."""
         ...
 
-    async def woken(self, seen: int) -> None:
-        """Return when the run's count of wakes is another one than `seen`."""
-        ...
-
-    async def flush(self) -> None:
-        """Return when everything that was recorded so far is durable: what is then written of this run elsewhere comes
-        after it (rule R14). Raises as `start` does."""
-        ...
-
-    def admitted(self) -> bool:
-        """Whether this process still holds the run by its own clock (the local lease), asked before each body."""
-        ...
     async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
         """The run that holds this deduplication id in a queue, this run's own if None. Raises as `look_at_runs`."""
         ...
@@ -101,3 +101,28 @@ class StepLog(Protocol):
         """
         ...
 
+    async def manage(self, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
+        """Do something with another run, and record the step that stands for it; None: as part of a step.
+
+        Durable on return, both or neither, in a transaction of its own (rule R15); sent again after an error it is done
+        once if there is a step. Raises `OwnershipLost`, in a step `WorkflowConflict` or `NonExistentWorkflow`, when the
+        run has another owner or is gone; what the verb is refused with; and what the database says.
+        """
+        ...
+
+    async def inspect(self, question: Question) -> Any:
+        """What is known of runs, None where the one that is asked for is not there. Raises as `look_at_runs`."""
+        ...
+
+    async def woken(self, seen: int) -> None:
+        """Return when the run's count of wakes is another one than `seen`."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when everything that was recorded so far is durable: what is then written of this run elsewhere comes
+        after it (rule R14). Raises as `start` does."""
+        ...
+
+    def admitted(self) -> bool:
+        """Whether this process still holds the run by its own clock (the local lease), asked before each body."""
+        ...

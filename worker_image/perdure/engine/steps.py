@@ -119,6 +119,12 @@ class Steps:
             self._bound()
         return recorded, decision
 
+    async def recorded_from(self, index: int) -> bool:
+        """Whether anything was recorded at this index or behind it when this claim began."""
+        if not self._history.knows(index):
+            await self._read_history(index)
+        return self._history.reaches(index)
+
     def _bound(self) -> None:
         """Raises the signal when this claim has written as much as one may."""
         if self._seq >= MAX_WRITES:

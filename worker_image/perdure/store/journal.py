@@ -66,13 +66,14 @@ class RunWrites:
 class Ack:
     """The answer for one run. Not `owned`: nothing of it was written. `ended` None although an ending was sent: a
     cancel came first and `flags` say so. `fence` is the row's after the statement, as far as it is known. `awaited`:
-    the run has ended for good, and somebody waits for that."""
+    the run has ended for good, and a client waits for that; `waited`: and a run that did not start it does."""
 
     owned: bool
     flags: OwnedFlags | None
     ended: RunStatus | None
     fence: int
     awaited: bool = False
+    waited: bool = False
 
 
 async def commit(
@@ -155,6 +156,7 @@ def _correct(ack: Ack, row: asyncpg.Record) -> None:
     if row["ended"] is not None:
         ack.ended, ack.fence = RunStatus(row["ended"]), row["fence"]
         ack.awaited = row["awaited"] and ack.ended.finished
+        ack.waited = row["waited"] and ack.ended.finished
         return
     if not row["mine"]:
         ack.owned, ack.flags, ack.ended = False, None, None

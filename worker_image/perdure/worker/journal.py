@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -33,12 +33,15 @@ from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce, debounce
 from perdure.store.journal import DEFAULT_BACKOFF, Backoff
+from perdure.store.management import Done
+from perdure.store.transaction import Claim
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.batch import Asked, Entry, Settled, stops
 from perdure.worker.lane import Lane
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
+from perdure.worker.managing import Managing
 from perdure.worker.meters import Meters
 from perdure.worker.outbox import Outbox
 from perdure.worker.wakes import Wakes
@@ -119,6 +122,14 @@ class RunJournal:
         """See `StepLog.look_at_runs`."""
         return await self._outside.ask(calls.look_at_runs, self.run_id, ids, ended=ended)
 
+    async def statuses_of(self, ids: Sequence[str]) -> Statuses:
+        """See `StepLog.statuses_of`."""
+        return await self._outside.ask(calls.statuses_of, self.run_id, ids)
+
+    async def ask_for_news(self, ids: Sequence[str]) -> None:
+        """See `StepLog.ask_for_news`."""
+        await self._outside.ask(calls.ask_for_news, ids)
+
     async def look_at_event(self, setter: str, name: str) -> EventValue:
         """See `StepLog.look_at_event`."""
         return await self._outside.ask(calls.look_at_event, self.run_id, setter, name)
@@ -139,29 +150,6 @@ class RunJournal:
         """See `StepLog.existing`."""
         return (await self._outside.ask(clients.existing, [run_id])).get(run_id)
 
-    async def woken(self, seen: int) -> None:
-        """See `StepLog.woken`."""
-        await self._outside.woken(self.run_id, seen)
-
-    @property
-    def _outside(self) -> Wakes:
-        assert self._journal.wakes is not None, "this journal is alone"
-        return self._journal.wakes
-
-    async def flush(self) -> None:
-        """See `StepLog.flush` (rule R14)."""
-        if self.lost or self._closed or self.refused is not None:
-            self._refuse()
-        answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
-        if self._outbox.flush(self, answer):
-            await answer
-
-    def admitted(self) -> bool:
-        """See `StepLog.admitted` (rule R13)."""
-        return not self.lost and not self._closed and self.refused is None and self._journal.lease.holds()
-
-    async def end(self, ending: Ending) -> Settled:
-        """Write the ending, with everything of the run that is still pending. Nothing is recorded after it.
     async def holder(self, queue: str | None, deduplication_id: str) -> Holder | None:
         """See `StepLog.holder`."""
         return await self._outside.ask(clients.holder_for_child, self.run_id, queue, deduplication_id)
@@ -188,6 +176,38 @@ class RunJournal:
             self._outside.sent(call)
         return done
 
+    async def manage(self, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
+        """See `StepLog.manage`."""
+        assert self._journal.managing is not None, "this journal is alone"
+        return await self._journal.managing.carry_out(self, run_id, verb, write)
+
+    async def inspect(self, question: Question) -> Any:
+        """See `StepLog.inspect`."""
+        return await self._outside.ask(listing.answer, question)
+
+    async def woken(self, seen: int) -> None:
+        """See `StepLog.woken`."""
+        await self._outside.woken(self.run_id, seen)
+
+    @property
+    def _outside(self) -> Wakes:
+        assert self._journal.wakes is not None, "this journal is alone"
+        return self._journal.wakes
+
+    async def flush(self) -> None:
+        """See `StepLog.flush` (rule R14)."""
+        if self.lost or self._closed or self.refused is not None:
+            self._refuse()
+        answer: asyncio.Future[OwnedFlags] = asyncio.get_running_loop().create_future()
+        if self._outbox.flush(self, answer):
+            await answer
+
+    def admitted(self) -> bool:
+        """See `StepLog.admitted` (rule R13)."""
+        return not self.lost and not self._closed and self.refused is None and self._journal.lease.holds()
+
+    async def end(self, ending: Ending) -> Settled:
+        """Write the ending, with everything of the run that is still pending. Nothing is recorded after it.
 
         Durable on return. Raises OwnershipLost when the run has another owner.
         """
@@ -308,6 +328,7 @@ class Journal:
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.worker_id = worker_id
         self.lease = lease
         self.metrics = metrics
         self.backoff = backoff
@@ -315,6 +336,8 @@ class Journal:
         self._lanes = [Lane(self, worker_id, link, number) for number, link in enumerate(links)]
         self._rows = 0
         self._bytes = 0
+        self.managing: Managing | None = None
+        """Does with other runs what runs here want; set before the first write."""
         self.wakes: Wakes | None = None
         """Wakes other runs for what runs here brought about, and runs here for what others did; set before the first
         write."""

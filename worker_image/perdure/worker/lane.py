@@ -159,6 +159,8 @@ class Lane(Service):
                     self.outbox.stay(owner, entry)
                 if ack.awaited:
                     self._journal.ended(owner.run_id)
+                if ack.waited and self._journal.wakes is not None:
+                    self._journal.wakes.waited(owner.run_id)
             elif entry.uncertain and entry.ending is not None:
                 doubtful[owner] = entry
             else:

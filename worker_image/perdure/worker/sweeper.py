@@ -40,6 +40,9 @@ EXPIRE_LIMIT = 20
 MOVE_LIMIT = 200
 """Runs moved, woken or cancelled in one statement: it holds their row locks for a few milliseconds."""
 
+AWAITED_LIMIT = 500
+"""Awaited runs looked at in a round: a few milliseconds of Postgres' time. More of them take turns."""
+
 WAKE_PAUSE = 0.05
 """Seconds between statements that wake, while there is more to wake: the room they fill is claimed meanwhile."""
 
@@ -75,6 +78,7 @@ class Sweeper(Service):
         self._interval = min(LONGEST_INTERVAL, lease_seconds / 3)
         self._contact_since: float | None = None
         self._contact_at = 0.0
+        self._awaited_behind = ""
         self._forgotten_at = lease_clock()
         self._keys_swept_at = lease_clock()
 
@@ -98,11 +102,11 @@ class Sweeper(Service):
 
     async def _round(self) -> None:
         await self._wake_due()
+        await self._fire_schedules()
         await self._wake_untold()
         await self._cancel_overdue()
         await self._cascade()
         if self._trusted():
-        await self._fire_schedules()
             await self._mark_expired()
         await self._move()
         if lease_clock() - self._keys_swept_at > KEYS_EVERY:
@@ -136,16 +140,12 @@ class Sweeper(Service):
             await asyncio.sleep(WAKE_PAUSE)
 
     async def _wake_untold(self) -> None:
-        """What a worker brought about and did not come to tell."""
+        """What a worker brought about and did not come to tell; and ends that nobody tells of, of runs that others wait
+        for."""
         woken = await self._call(wakes_store.announce_untold, MOVE_LIMIT)
-        for namespace, pool in {(each.namespace, each.pool) for each in woken if each.ready}:
+        more, self._awaited_behind = await self._call(wakes_store.announce_ended, self._awaited_behind, AWAITED_LIMIT)
+        for namespace, pool in {(each.namespace, each.pool) for each in (*woken, *more) if each.ready}:
             self._ready(namespace, pool)
-
-    async def _cascade(self) -> None:
-        """Level by level; what is left is found in the next round."""
-        for _ in range(MAX_REPEATS):
-            if not await self._call(wakes_store.cascade, MOVE_LIMIT):
-                return
 
     async def _fire_schedules(self) -> None:
         """Start the runs of ticks that have come. What goes wrong here holds up no other sweep."""
@@ -163,6 +163,12 @@ class Sweeper(Service):
             report = log.warning if is_transient(error) else log.error
             report("schedules could not be fired; they are in the next round", error=error)
 
+    async def _cascade(self) -> None:
+        """Level by level; what is left is found in the next round."""
+        for _ in range(MAX_REPEATS):
+            if not await self._call(wakes_store.cascade, MOVE_LIMIT):
+                return
+
     async def _cancel_overdue(self) -> None:
         for _ in range(MAX_REPEATS):
             if len(await self._call(sweeps_store.cancel_overdue, MOVE_LIMIT)) < MOVE_LIMIT:
@@ -172,15 +178,15 @@ class Sweeper(Service):
         for _ in range(MAX_REPEATS):
             if await self._call(idempotency_store.sweep, KEYS_LIMIT) < KEYS_LIMIT:
                 break
+        for _ in range(MAX_REPEATS):
+            if await self._call(debounce_store.sweep, KEYS_LIMIT) < KEYS_LIMIT:
+                break
         self._keys_swept_at = lease_clock()
 
     async def _mark_expired(self) -> None:
         dead = await self._call(workers_store.mark_expired, EXPIRE_LIMIT)
         for worker_id in dead:
             log.warning("a worker is dead: its lease ran out", worker=worker_id)
-        for _ in range(MAX_REPEATS):
-            if await self._call(debounce_store.sweep, KEYS_LIMIT) < KEYS_LIMIT:
-                break
             self._metrics.count(names.LEASE_EXPIRIES)
             await self._end_sessions(worker_id)
 

@@ -7,12 +7,13 @@ invariants 1 and 5 for them: what is recorded is compared and returned; what wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from perdure.engine.backoff import Wait
 from perdure.engine.calls.kinds import DurableCall, Place
+from perdure.engine.calls.waits import Listening
 from perdure.engine.decide import Raise, Return
 from perdure.engine.failures import describe
 from perdure.engine.log import StepLog
@@ -69,6 +70,7 @@ class Calls:
         self._ended: dict[str, RunOutcome] = {}
         self._asked: list[str] | None = None
         self._answer: asyncio.Future[Outcomes]
+        self.listening = Listening(self)
 
     async def perform(self, call: DurableCall[R]) -> R:
         """The recorded outcome of the call if there is one, else that of doing it. Raises its recorded failure."""
@@ -81,7 +83,7 @@ class Calls:
                     raise call.kind.rebuild(error)
                 case _:
                     assert call.step_id is not None
-                    result = await call.kind.perform(self, Place(call, call.step_id, recorded, self.run.claimed.id))
+                    result = await call.kind.perform(self, Place(call, call.step_id, recorded, self.run.claimed))
                     if self.run.stopping:
                         raise self.run.signal()
                     return result
@@ -90,6 +92,21 @@ class Calls:
                 raise self.run.signal() from None
             self.run.determinism.dropped(call)
             raise
+
+    async def unrecorded(self, work: Callable[[Calls], Awaitable[R]]) -> R:
+        """Do what takes no index and leaves no row. Raises the signal when the run is stopped."""
+        try:
+            if self.run.stopping:
+                await self.run.refuse()
+            result = await work(self)
+        except asyncio.CancelledError:
+            if self.run.stopping:
+                raise self.run.signal() from None
+            self.run.determinism.dropped(None)
+            raise
+        if self.run.stopping:
+            raise self.run.signal()
+        return result
 
     # -- for the kinds
 
@@ -147,7 +164,19 @@ class Calls:
     def hold(self, at: Place) -> float:
         """Seconds for which it is worth waiting in memory for what may come any moment: coming back costs a replay of
         all that the run has recorded."""
-        return min(self._steps.backoffs.park_after, at.index * HOLD_PER_STEP)
+        return self.hold_at(at.index)
+
+    def hold_at(self, index: int) -> float:
+        """The same, of a wait after so many calls."""
+        return min(self._steps.backoffs.park_after, index * HOLD_PER_STEP)
+
+    def next_seq(self) -> int:
+        """The number of a write that stands for no step."""
+        return self._steps.next_seq()
+
+    async def was_beyond(self, index: int) -> bool:
+        """Whether an earlier claim has recorded anything at this index or behind it."""
+        return await self._steps.recorded_from(index)
 
     async def ask(self, call: OwnCall) -> CallAnswer:
         """Carry out a call with an effect outside. Raises the signal when it must not, or cannot, be done."""
@@ -158,7 +187,7 @@ class Calls:
         except Exception as error:
             self.run.give_up(error, f"{call.step.name} could not be done")
         else:
-            self._obey(answer.flags)
+            self.obey(answer.flags)
             if not self.run.dropping and (answer.done or answer.flags.cancel_mode is None):
                 return answer
         raise self.run.signal()
@@ -202,7 +231,8 @@ class Calls:
             seen = page.wake_seq if seen is None else seen
         return Outcomes(found, seen or 0)
 
-    def _obey(self, flags: OwnedFlags) -> None:
+    def obey(self, flags: OwnedFlags) -> None:
+        """Stop the body if it is asked for."""
         if flags.cancel_mode is not None:
             immediate = flags.cancel_mode is CancelMode.IMMEDIATE
             self.run.interrupt(CancelRequested("the run was cancelled", immediate=immediate))

@@ -1,98 +1,48 @@
-"""Child runs: their start, recorded at the parent's step, and the wait for their result.
+"""The wait of a run for the result of another one, a child or any, and a start with the wait for its result.
 
-A child has the id `{parent}-{step}` unless another is asked for, so that a parent that starts it again after a crash
-finds it. It is a run of its own: it goes on when the parent ends, and ends when the parent is cancelled.
+Its start stands in `starting`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.engine.backoff import Wait
 from perdure.engine.calls.calls import Calls
-from perdure.engine.calls.kinds import Common, Place
-from perdure.engine.codec import Decoder, same_input
+from perdure.engine.calls.kinds import Common, DurableCall, Place, build
+from perdure.engine.codec import Decoder
+from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import NONE, rebuild, rebuild_run
+from perdure.engine.pending import PendingCall
 from perdure.engine.registry import WorkflowDefinition
 from perdure.errors import (
     AwaitedWorkflowCancelled,
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
     ConflictingWorkflow,
-    DecodingFailed,
-    InvalidArgument,
     NonExistentWorkflow,
 )
-from perdure.model.calls import CallName, RunOutcome, Start, child_key
+from perdure.model.calls import CallName, RunOutcome, child_key
 from perdure.model.outcome import ErrorRecord
-from perdure.model.rows import WaitingFor, workflow_requirement
-from perdure.model.start import StartOptions
+from perdure.model.rows import WaitingFor
 from perdure.model.states import RunStatus, StepStatus
+
+if TYPE_CHECKING:
+    from perdure.engine.execute import Execution
+
+R = TypeVar("R")
 
 KIND = "Child"
 
-H = TypeVar("H")
-
-ID_MAX_BYTES = 1100
-"""Longest id of a child: with a topic or a key beside it, it fits an entry of an index."""
-
 _ANY = Decoder(Any, "the result of a run")
-_OWN = (AwaitedWorkflowCancelled, AwaitedWorkflowMaxRecoveryAttemptsExceeded, NonExistentWorkflow)
+_OWN = (
+    AwaitedWorkflowCancelled,
+    AwaitedWorkflowMaxRecoveryAttemptsExceeded,
+    ConflictingWorkflow,
+    NonExistentWorkflow,
+)
 _OWN_CODES = frozenset(kind.code for kind in _OWN)
-
-
-@dataclass(frozen=True)
-class StartChild(Common, Generic[H]):
-    """Start a run; its result is the handle that `handle` makes of its id. `given` are the arguments by position,
-    `input` is their JSON text."""
-
-    definition: WorkflowDefinition
-    given: Sequence[Any]
-    input: str
-    options: StartOptions
-    handle: Callable[[str], H]
-    name = CallName.START
-
-    @property
-    def arguments(self) -> list[Any]:
-        """Workflow, arguments, and what was said of how."""
-        said = {name: _plain(value) for name, value in asdict(self.options).items() if value is not None}
-        return [self.definition.name, list(self.given), said]
-
-    async def perform(self, calls: Calls, at: Place) -> H:
-        """Create the run, unless one of the same start has the id."""
-        run_id = self.options.id or f"{at.run_id}-{at.index}"
-        output = json.dumps(run_id)
-        with calls.busy():
-            if len(run_id.encode()) > ID_MAX_BYTES:
-                raise calls.fail(at, InvalidArgument(f"the id {run_id[:100]}… is too long; give the child another one"))
-            while True:
-                step = calls.write(at, StepStatus.SUCCEEDED, output=output)
-                requires = workflow_requirement(self.definition.name)
-                answer = await calls.ask(Start(step, run_id, self.definition.name, requires, self.input, self.options))
-                if answer.done:
-                    return self.handle(run_id)
-                there = await calls.look(calls.log.existing(run_id))
-                if there is None:
-                    continue  # it was removed in between
-                if there.workflow == self.definition.name and same_input(self.given, self.input, there.input):
-                    calls.succeed(at, output)
-                    return self.handle(run_id)
-                what = "with another input" if there.workflow == self.definition.name else f"of {there.workflow}"
-                raise calls.fail(
-                    at,
-                    ConflictingWorkflow(f"{run_id} is the id of a run {what}; {self.definition.name} was not started"),
-                )
-
-    def read_back(self, output: str) -> H:
-        """The handle."""
-        found = json.loads(output)
-        if not isinstance(found, str):
-            raise DecodingFailed(f"the recorded start of {self.definition.name} names no run")
-        return self.handle(found)
 
 
 @dataclass(frozen=True)
@@ -115,6 +65,9 @@ class ChildResult(Common):
         while True:
             with calls.busy():
                 outcome, seen = await calls.outcome_of(self.run_id)
+                if outcome is not None and not outcome.own and not outcome.status.finished:
+                    await calls.listening.to([self.run_id])
+                    outcome, seen = await calls.outcome_of(self.run_id)
                 if outcome is None or outcome.status.finished:
                     return self._ended(calls, at, outcome)
                 if not recorded:
@@ -125,6 +78,10 @@ class ChildResult(Common):
     def _ended(self, calls: Calls, at: Place, outcome: RunOutcome | None) -> Any:
         if outcome is None:
             raise calls.fail(at, NonExistentWorkflow(f"there is no run {self.run_id}"))
+        expected = self.definition.name if self.definition is not None else outcome.workflow
+        if outcome.workflow not in ("", expected):
+            what = f"run {self.run_id} is of workflow {outcome.workflow}, and was awaited as one of {expected}"
+            raise calls.fail(at, ConflictingWorkflow(what))
         match outcome.status:
             case RunStatus.SUCCEEDED:
                 output = "null" if outcome.output is None else outcome.output
@@ -159,5 +116,45 @@ class ChildResult(Common):
         return WaitingFor(KIND, self.run_id, f"it waits for the end of run {self.run_id}")
 
 
-def _plain(value: Any) -> Any:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+class PendingRun(PendingCall[R]):
+    """Starts a run and waits for its result: two calls, at two indexes that both are taken when it is built."""
+
+    __slots__ = ("result", "start")
+
+    def __init__(self, scope: Scope, start: PendingCall[Any], result: DurableCall[R]) -> None:
+        super().__init__(scope, start.name, start.step_id, start.input)
+        self.start = start
+        self.result = result
+
+    def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
+        return self._both(execution)
+
+    def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
+        raise AssertionError("it has two indexes")
+
+    def close(self) -> None:
+        """As of any coroutine; for asyncio."""
+        self.start.close()
+        self.result.close()
+        super().close()
+
+    async def _both(self, execution: Execution) -> R:
+        try:
+            handle = await self.start
+        except BaseException:
+            execution.forgo(self.result)
+            raise
+        kind: Any = self.result.kind
+        if kind.run_id != handle.id:
+            # Another run was given instead, that which has the deduplication id; the recorded input was known before.
+            self.result.kind = replace(kind, run_id=handle.id)
+        return await self.result
+
+
+def run_of(start: PendingCall[Any], run_id: str | None, definition: WorkflowDefinition) -> PendingRun[Any]:
+    """The start and the wait in one, from a start that was just built in a body; `run_id` if one was asked for."""
+    scope = current_scope.get()
+    assert scope is not None
+    assert scope.index is None
+    awaited = run_id or f"{scope.execution.claimed.stem}-{start.step_id}"
+    return PendingRun(scope, start, build(ChildResult(awaited, definition)))

@@ -6,7 +6,8 @@
 -- Rows: what is not as it was hoped for, `run` counting the ids that were sent from 1. First the runs that are not this
 -- worker's under the fence that was sent (`mine` false: nothing of them was written; `fence` null: not this worker's at
 -- all) and those whose flags have news. Then the endings that gave another status than SUCCEEDED or that somebody
--- wants to hear of (`awaited`). An ending with a cancel beside it and no row of the second kind was refused: R9.
+-- wants to hear of: a client (`awaited`), a run that did not start it (`waited`). An ending with a cancel beside it and
+-- no row of the second kind was refused: R9.
 -- Zero rows: everything was written as it was sent. Most answers are that, and reading rows costs the worker more than
 -- the statement costs Postgres.
 -- Columns come as one text each, since a driver looks at each element of an array by itself: values between unit
@@ -112,7 +113,7 @@ WITH own AS MATERIALIZED (
            status_due_at = clock_timestamp() + interval '3 seconds'
       FROM ending e
      WHERE w.id = e.id
-    RETURNING e.run, w.id, w.status, w.fence, w.awaited, e.kind, e.output, e.error
+    RETURNING e.run, w.id, w.status, w.fence, w.awaited, w.waited, e.kind, e.output, e.error
 ), payload AS (
     UPDATE perdure.workflow_payloads p
        SET output = ended.output, error = ended.error
@@ -120,10 +121,10 @@ WITH own AS MATERIALIZED (
      WHERE p.workflow_id = ended.id AND ended.kind IN ('succeeded', 'failed', 'mismatch')
 )
 SELECT own.run, own.mine, own.fence, own.cancel_mode, own.suspended, own.wake_seq, NULL::smallint AS ended,
-       NULL::boolean AS awaited
+       NULL::boolean AS awaited, NULL::boolean AS waited
   FROM own
  WHERE NOT own.mine OR own.cancel_mode IS NOT NULL OR own.suspended OR own.wake_seq <> own.seen
 UNION ALL
-SELECT ended.run, true, ended.fence, NULL, NULL, NULL, ended.status, ended.awaited
+SELECT ended.run, true, ended.fence, NULL, NULL, NULL, ended.status, ended.awaited, ended.waited
   FROM ended
- WHERE ended.status <> 50 OR ended.awaited
+ WHERE ended.status <> 50 OR ended.awaited OR ended.waited

@@ -1,6 +1,6 @@
 -- Purpose: mark ended runs without a resource that are older than $3 seconds for removal. Looks at the next $6 of one
 -- pool behind (finished_at, id) = ($4, $5), and lets those be that somebody still has to do with: the parent has not
--- ended and may ask for the outcome, a child has not ended, or a run that has not ended waits for an event of it.
+-- ended and may ask for the outcome, a child has not ended, or a run that has not ended waits for its end or an event.
 -- Run by: every worker, between its runs, page after page.
 -- Locks: the marked rows, those of others skipped. Expected index: workflows_ended, workflows_pkey, workflows_children.
 -- One row: how many were looked at, how many marked, and where the page ended. Zero rows: nothing old is left.
@@ -17,6 +17,8 @@ WITH old AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM perdure.workflows p WHERE p.id = old.parent_id AND p.status < 50)
        AND NOT EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = old.id AND c.status < 50)
        AND NOT EXISTS (SELECT FROM perdure.event_waits e JOIN perdure.workflows r ON r.id = e.workflow_id
+                        WHERE e.run_id = old.id AND r.status < 50)
+       AND NOT EXISTS (SELECT FROM perdure.run_waits e JOIN perdure.workflows r ON r.id = e.workflow_id
                         WHERE e.run_id = old.id AND r.status < 50)
      ORDER BY w.id
        FOR NO KEY UPDATE OF w SKIP LOCKED

@@ -12,6 +12,7 @@ WITH gone AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM perdure.events e WHERE e.workflow_id = w.id)
        AND NOT EXISTS (SELECT FROM perdure.events_history h WHERE h.workflow_id = w.id)
        AND NOT EXISTS (SELECT FROM perdure.event_waits v WHERE v.workflow_id = w.id)
+       AND NOT EXISTS (SELECT FROM perdure.run_waits v WHERE v.workflow_id = w.id)
        AND NOT EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50)
      ORDER BY w.id LIMIT $1::integer
        FOR UPDATE SKIP LOCKED
