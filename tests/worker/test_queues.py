@@ -170,7 +170,7 @@ async def test_a_worker_that_is_killed_keeps_no_place(db: str, conn: Connection)
 
                 async def moved() -> bool:
                     query = "SELECT count(*) FROM perdure.workflows WHERE id = $1 AND recoveries = 1 AND status = 30"
-                    return await conn.fetchval(query, first.id) == 1
+                    return bool(await conn.fetchval(query, first.id))
 
                 await eventually(moved, "the first runs again")
                 assert await second.status() is RunStatus.ENQUEUED
