@@ -123,6 +123,51 @@ async def outside(client: perdure.Client) -> None:
     await client.run(named, "x")  # type: ignore[call-arg]
     order.prepare(1)  # type: ignore[arg-type]
     order.options(priority="high")  # type: ignore[arg-type]
+    same = order.options(
+        id="x", reuse="reject", timeout=perdure.NO_TIMEOUT, deduplication_id="d", attributes={"tenant": [1]}
+    )
+    assert_type(await client.start(same, "x"), perdure.Handle[dict[str, int]])
+    order.options(reuse=perdure.ReusePolicy.RERUN_FAILED, on_duplicate="return-existing")
+    order.options(reuse="terminate")  # type: ignore[arg-type]
+    order.options(on_duplicate="rerun-failed")  # type: ignore[arg-type]
+    order.options(timeout="none")  # type: ignore[arg-type]
+    assert_type(order.name, str)
+    assert_type(order.qualified_name, str)
+
+
+async def in_a_transaction(client: perdure.Client, connection: "asyncpg.Connection[Any]") -> None:
+    assert_type(await client.start_in(connection, order, "x"), perdure.Handle[dict[str, int]])
+    await client.start_in(connection, order, 1)  # type: ignore[arg-type]
+
+
+app = perdure.Instance(slots=2, run_attempts=1)
+perdure.Instance(slots="many")  # type: ignore[arg-type]
+
+
+@app.workflow
+async def own(n: int) -> str:
+    return str(n)
+
+
+@app.workflow(name="other", timeout=60, max_run_attempts=1)
+async def other() -> None: ...
+
+
+@app.step(max_attempts=2)
+async def own_step(n: int) -> float:
+    return n
+
+
+async def launched() -> None:
+    async with app as same:
+        assert_type(same, perdure.Instance)
+        assert_type(await same.run(own, 1), str)
+        assert_type(await (await own.start(1)).result(), str)
+        assert_type(await own.run(1), str)
+        assert_type(await other.run(), None)
+        assert_type(await own_step(1), float)
+    assert_type(await perdure.launch(slots=2), perdure.Instance)
+    await perdure.shutdown()
 
 
 async def inside() -> None:

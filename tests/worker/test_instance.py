@@ -369,7 +369,6 @@ async def test_a_reference_does_not_keep_its_instance_alive(db: str) -> None:
 
 async def test_the_default_registry_has_an_instance_of_its_own(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Registry()
-    monkeypatch.setattr("perdure.instance.default.default_registry", mine)
     monkeypatch.setattr("perdure.api.registering.default_registry", mine)
 
     @perdure.workflow(name="greet")

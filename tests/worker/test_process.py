@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+import perdure
 import pytest
 from perdure.model.rows import DECLARED_WORKFLOW, step_requirement, workflow_requirement
 from perdure.model.states import RunStatus
@@ -215,3 +216,11 @@ async def test_a_worker_opens_no_more_connections_than_the_operator_counts(db: s
             seen.add(tuple(each for each in open_now if each not in {"effects", "test"}))
     assert max(map(len, seen)) + 1 <= WORKER_CONNECTIONS, seen
     assert max(map(len, seen)) + 3 >= WORKER_CONNECTIONS, seen
+
+
+async def test_a_worker_that_has_begun_takes_no_further_workflow(db: str) -> None:
+    with WorkerProcess(db, modules="tests.worker.lateflows") as process:
+        async with perdure.Client(db, "ns") as client:
+            await process.works()
+            said = await (await client.start_by_name("late.flow")).result(60)
+    assert "workflow late.late cannot be registered any more: the worker has begun" in said

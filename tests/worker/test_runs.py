@@ -7,7 +7,7 @@ import time
 
 import pytest
 from perdure.model.states import CancelMode, RunStatus
-from perdure.store import runs
+from perdure.store import runs, sweeps
 from perdure.telemetry import names
 from perdure.worker import floor
 from perdure.worker.link import Connection
@@ -226,6 +226,25 @@ async def test_a_deadline_ends_a_run_in_a_step(db: str, conn: Connection) -> Non
     async with working(db):
         await until_effect(conn, "r1", "at", "begun")
         assert await finished(conn, "r1", 10.0) is RunStatus.CANCELLED
+
+
+async def test_a_deadline_that_only_a_beat_brings_is_the_reason_of_the_end(
+    db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was set while the run was in progress, as with another timeout in its resource, and no sweep has seen it."""
+
+    async def none(connection: Connection, limit: int) -> list[object]:
+        return []
+
+    monkeypatch.setattr(sweeps, "cancel_overdue", none)
+    await enqueue(conn, "t.gated", "never", run_id="r1")
+    async with working(db):
+        await until_effect(conn, "r1", "at", "begun")
+        await conn.execute("UPDATE perdure.workflows SET deadline_at = now() WHERE id = 'r1'")
+        assert await finished(conn, "r1", 10.0) is RunStatus.CANCELLED
+    row = await conn.fetchrow("SELECT cancel_mode, cancel_reason FROM perdure.workflows WHERE id = 'r1'")
+    assert row is not None
+    assert (row["cancel_mode"], row["cancel_reason"]) == (None, "its deadline has passed")
 
 
 async def test_a_long_step_keeps_its_lease(db: str, conn: Connection) -> None:

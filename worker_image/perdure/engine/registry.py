@@ -300,8 +300,8 @@ class Registry:
         self._instance = None if instance is None else ref(instance)
 
     def freeze(self, why: str) -> None:
-        """From now on no workflow may be added: workers have said which ones they have. A step may, with a module that is
-        imported late: whoever calls it has it. `why` is a sentence."""
+        """From now on no workflow may be added: workers have said which ones they have. A step may, with a module that
+        is imported late: whoever calls it has it. `why` is a sentence."""
         self._frozen_by = why
 
     def thaw(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from perdure.api.registering import default_registry
+from perdure.api import registering
 from perdure.errors import AlreadyLaunched
 from perdure.instance.instance import Instance, InstanceSettings
 
@@ -22,9 +22,9 @@ async def launch(
     From then on `await workflow.start(…)` and `await workflow.run(…)` work outside of runs. As `Instance` and its
     `launch`; raises `AlreadyLaunched` when there is one.
     """
-    if default_registry.instance is not None:
+    if registering.default_registry.instance is not None:
         raise AlreadyLaunched("there is an instance of the default registry: await perdure.shutdown() first")
-    instance = Instance(url, namespace, pool, registry=default_registry, listen=listen, **settings)
+    instance = Instance(url, namespace, pool, registry=registering.default_registry, listen=listen, **settings)
     try:
         return await instance.launch()
     except BaseException:
@@ -34,6 +34,6 @@ async def launch(
 
 async def shutdown() -> None:
     """Shut down the instance of the default registry, if there is one: see `Instance.shutdown`."""
-    instance = default_registry.instance
+    instance = registering.default_registry.instance
     if isinstance(instance, Instance):
         await instance.shutdown()

@@ -123,8 +123,8 @@ class Instance(Client):
         """Begin to run workflows: those that are started here, and all that wait in its pool, what an earlier process
         has left among them. Returns when the worker has registered, and waits for the database until then.
 
-        No workflow can be registered any more. Raises `AlreadyLaunched`, also after a shutdown, and `RegistrationError`.
-        When it raises, or is cancelled, the instance may be launched again.
+        No workflow can be registered any more. Raises `AlreadyLaunched`, also after a shutdown, and
+        `RegistrationError`. When it raises, or is cancelled, the instance may be launched again.
         """
         self._go(Life.LAUNCHING, AlreadyLaunched)
         self.registry.freeze("its instance is launched")
