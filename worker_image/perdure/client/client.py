@@ -8,17 +8,16 @@ with the same id.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 import asyncpg
-from pydantic_core import from_json
 
 from perdure.api.debounce import check_debounce
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
-from perdure.client import management
+from perdure.client import management, reading
 from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle, limit_of
@@ -28,18 +27,9 @@ from perdure.client.resident import Resident
 from perdure.client.schedules import Schedules
 from perdure.client.several import join, select
 from perdure.client.starts import batches, row_of
-from perdure.client.waits import Waits, decoded
+from perdure.client.waits import Waits
 from perdure.client.watcher import Watcher
-from perdure.engine.calls.arguments import (
-    decoder_of,
-    event_name,
-    key_of,
-    limit_of_time,
-    offset_of,
-    run_id_of,
-    stream_name,
-    topic_of,
-)
+from perdure.engine.calls.arguments import key_of, run_id_of, topic_of
 from perdure.engine.calls.messages import callers_key
 from perdure.engine.codec import encode
 from perdure.engine.context import outside_of_runs
@@ -50,14 +40,12 @@ from perdure.store.debounce import Debounce, debounce
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
 from perdure.store.pooler import pooled, with_pooler
-from perdure.store.streams import Reader
 from perdure.store.wakes import Message, announce
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R2 = TypeVar("R2")
 R3 = TypeVar("R3")
-T = TypeVar("T")
 
 CONNECTIONS = 4
 """Connections for starts and questions of one client; commits of more at once share a flush anyway."""
@@ -102,7 +90,7 @@ class Client:
         self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database)
         self.queues = Queues(self._database, namespace)
-        self._waits = Waits(self._database, address, listen=listen and not pooled(address))
+        self.waits = Waits(self._database, address, listen=listen and not pooled(address))
         self._creator = Creator(self._database, self._news, worker, namespace)
         self.schedules = Schedules(self._database, self._news, namespace, pool, self.handle)
         self._unsubscribe = None if worker is None else worker.subscribe(self._watcher.settled, self._watcher.ended)
@@ -121,7 +109,7 @@ class Client:
             self._unsubscribe()
         await self._news.close()
         await self._watcher.close()
-        await self._waits.close()
+        await self.waits.close()
         await self._database.close()
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -287,64 +275,9 @@ class Client:
             return
         self._news.ready((each.namespace, each.pool) for each in woken if each.ready)
 
-    # fmt: off
-    @overload
-    async def get_event(self, run_id: str, name: str, timeout: Seconds | None = None) -> Any: ...  # noqa: ASYNC109
-    @overload
-    async def get_event(
-        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: type[T]  # noqa: ASYNC109
-    ) -> T | None: ...
-    @overload
-    async def get_event(
-        self, run_id: str, name: str, timeout: Seconds | None = None, *, type: Any  # noqa: ASYNC109
-    ) -> Any: ...
-    # fmt: on
-    async def get_event(
-        self,
-        run_id: str,
-        name: str,
-        timeout: Seconds | None = None,  # noqa: ASYNC109 - zero and the end of it are no errors
-        *,
-        type: Any = Any,
-    ) -> Any:
-        """The value that a run has published with `perdure.set_event`, waiting for it; None when there is none in time.
-
-        `timeout`: seconds or a timedelta; None waits without end, zero only looks. `type`: what it is read as; without,
-        it is plain JSON. All that wait share a question a tick, at least one a second. Also for a run that does not
-        exist yet, or has ended. Raises `InvalidArgument`, `StoreUnavailable`, `DecodingFailed`.
-        """
-        decoder, limit = decoder_of(type), limit_of_time(timeout)
-        text = await self._waits.event(run_id_of(run_id), event_name(name), limit)
-        if text is None or text == "null":
-            return None
-        return from_json(text) if decoder is None else decoder.decode(text, f"event {name} of run {run_id}")
-
-    @overload
-    def read_stream(
-        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None
-    ) -> AsyncGenerator[Any, None]: ...
-    @overload
-    def read_stream(
-        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: type[T]
-    ) -> AsyncGenerator[T, None]: ...
-    @overload
-    def read_stream(
-        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: Any
-    ) -> AsyncGenerator[Any, None]: ...
-    def read_stream(
-        self, run_id: str, key: str, offset: int = 0, timeout: Seconds | None = None, *, type: Any = Any
-    ) -> AsyncGenerator[Any, None]:
-        """The values that a run writes with `perdure.write_stream`, from an offset on, as they come:
-        `async for value in client.read_stream(handle.id, "tokens"): …`. Ends when the stream is closed or the run ends.
-
-        `timeout`: seconds or a timedelta that the next value may take, else `StreamTimeout`; None waits without end,
-        zero gives what is there. `type`: what each is read as; without, they are plain JSON. All readers of the client
-        share a question a tick. Raises `InvalidArgument`; when it is iterated, `NonExistentWorkflow`,
-        `StoreUnavailable`, `DecodingFailed`.
-        """
-        decoder = decoder_of(type)
-        reader = Reader(run_id_of(run_id), stream_name(key), offset_of(offset))
-        return decoded(self._waits.stream(reader, limit_of_time(timeout)), decoder, reader)
+    # What runs publish.
+    get_event = reading.get_event
+    read_stream = reading.read_stream
 
     # What is done with runs that are there, and what is known of them.
     cancel = management.cancel

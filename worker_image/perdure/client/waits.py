@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
-
-from pydantic_core import from_json
 
 from perdure.client.database import Database
 from perdure.client.ticker import FIRST_SECONDS, Ticker
 from perdure.engine.calls.streams import no_value
-from perdure.engine.codec import Decoder
 from perdure.errors import NonExistentWorkflow
 from perdure.model.streams import StreamState
 from perdure.store import events, streams
@@ -100,15 +95,3 @@ class Waits:
     def _heard(self, run_ids: list[str]) -> None:
         written = set(run_ids)
         self._streams.hurry(lambda reader: reader.run_id in written)
-
-
-async def decoded(
-    texts: AsyncGenerator[str, None], decoder: Decoder | None, reader: Reader
-) -> AsyncGenerator[Any, None]:
-    """The values that these texts are; `reader` was the first to want them."""
-    number = reader.offset
-    async with aclosing(texts):
-        async for text in texts:
-            what = f"value {number} of stream {reader.key} of run {reader.run_id}"
-            yield from_json(text) if decoder is None else decoder.decode(text, what)
-            number += 1
