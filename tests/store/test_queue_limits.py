@@ -132,7 +132,7 @@ async def test_two_claims_that_wait_for_each_other_overshoot_no_limit(
     await add_worker(conn, "w2")
     await limit(conn, concurrency=3, rate=RateLimit(4, 3600))
     await add_runs(conn, 8)
-    sessions = [await connect(pg_url, application_name=name) for name in ("w1", "w2")]
+    sessions = [await connect(pg_url, application_name=name, statement_timeout=0) for name in ("w1", "w2")]
     async with holding(pg_url, (HOLD_QUEUE,)):
         claiming = [
             asyncio.ensure_future(claim(session, name, limit=2))
@@ -317,7 +317,7 @@ async def test_once_a_pause_has_returned_no_claim_takes_anything(
     async with holding(pg_url) as first:
         assert len(await claim(first, "w1", limit=1)) == 1
         pausing = await waiting(observer, queues.pause(conn, "ns", "default", paused=True))
-        session = await connect(pg_url, application_name="late")
+        session = await connect(pg_url, application_name="late", statement_timeout=0)
         late = asyncio.ensure_future(claim(session, "w2"))
         await until_waiting(observer, 2)
     assert await pausing is not None
@@ -342,6 +342,7 @@ async def test_beats_do_not_wait_for_a_claim_that_waits_for_its_queue(
     await limit(conn, concurrency=1)
     await add_runs(conn, 2)
     session = await connect(pg_url, application_name="dead")
+    await conn.execute("SET lock_timeout = 0")
     async with holding(pg_url, (HOLD_QUEUE,)):
         claiming = await waiting(observer, claim(conn))
         assert await workers.beat(observer, "w1", 60.0) is not None
@@ -351,6 +352,20 @@ async def test_beats_do_not_wait_for_a_claim_that_waits_for_its_queue(
     await marking
     await session.close()
     assert len(await workers.move(conn, ["w1"], 10)) == 1
+
+
+async def test_a_queue_whose_row_somebody_holds_has_no_room_and_holds_up_no_other(
+    conn: Connection, pg_url: str
+) -> None:
+    await add_worker(conn)
+    await limit(conn, concurrency=5)
+    await add_runs(conn, 2)
+    await add_runs(conn, 2, prefix="free", queue="free")
+    await conn.execute("SET lock_timeout = '300ms'")
+    async with holding(pg_url, (HOLD_QUEUE,)):
+        assert await claim(conn) == []
+        assert len(await claim(conn, queue="free")) == 2
+    assert len(await claim(conn)) == 2
 
 
 async def test_a_claim_says_how_far_the_limits_let_it(conn: Connection) -> None:

@@ -32,6 +32,8 @@ CREATE INDEX workflows_running ON perdure.workflows (namespace, queue, partition
 -- else. Locks the row until the statement's transaction is over, so that claims of one queue follow each other. It must
 -- be volatile: then each query in here sees what was committed before it, the claims before this one among it, which
 -- the statement around it may not see.
+-- Whoever else holds the row for longer than a sixth of the session's limit for locks, a second by default, holds up
+-- this queue alone: there is no room then, and the worker goes on with its other queues.
 -- room: runs in all, null for a queue without a row. rooms: of each of the given partitions, null without such a limit.
 -- starts: of runs that begin. tokens, seen_at: what to write back, less the runs that began; null without a rate.
 -- again_in: seconds until another may begin.
@@ -43,9 +45,16 @@ CREATE FUNCTION perdure.queue_room(
 DECLARE
     q perdure.queues;
 BEGIN
-    SELECT k.* INTO q
-      FROM perdure.queues k WHERE k.namespace = of_namespace AND k.name = of_queue
-       FOR NO KEY UPDATE;
+    PERFORM set_config(
+        'lock_timeout', (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 / 6)::integer::text, true);
+    BEGIN
+        SELECT k.* INTO q
+          FROM perdure.queues k WHERE k.namespace = of_namespace AND k.name = of_queue
+           FOR NO KEY UPDATE;
+    EXCEPTION WHEN lock_not_available THEN
+        room := 0;
+        RETURN;
+    END;
     IF NOT FOUND THEN
         RETURN;
     END IF;
