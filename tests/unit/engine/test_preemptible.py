@@ -349,6 +349,32 @@ async def test_the_token_of_the_loser_of_a_select_is_set(engine: Engine):
     assert output_of(await engine.execute(engine.run_of(flow))) == "fast"
 
 
+async def test_the_token_of_a_loser_is_set_before_its_body_is_stopped(engine: Engine):
+    begun = asyncio.Event()
+
+    @engine.step(name="works")
+    async def works():
+        token = current().step.cancelled
+        helper = asyncio.create_task(token.wait())
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await helper
+            engine.bodies.append("helper told")
+
+    @engine.step(name="quick")
+    async def quick():
+        await begun.wait()
+
+    @engine.workflow
+    async def flow():
+        return (await perdure.select(works(), quick())).index
+
+    assert output_of(await engine.execute(engine.run_of(flow))) == 1
+    assert engine.bodies == ["helper told"]
+
+
 async def test_a_wait_in_another_loop_is_told_and_one_that_is_given_up_leaves_nothing_behind():
     token = Cancellation()
     begun, told = threading.Event(), threading.Event()

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Container
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.engine.context import Scope
 
 
 class Cancellation:
@@ -47,6 +52,16 @@ class Cancellation:
         for future, loop in waiting:
             with suppress(RuntimeError):  # its loop is closed
                 loop.call_soon_threadsafe(_wake, future)
+
+
+class Cancellations(dict["Scope", Cancellation]):
+    """Those that attempts in progress of one claim have asked for."""
+
+    def stop(self, indexes: Container[int | None] | None = None) -> None:
+        """Give up the attempts of the steps at these indexes, or all. Those that ask later see it by themselves."""
+        for scope in list(self):
+            if indexes is None or scope.index in indexes:
+                scope.stop()
 
 
 def _wake(future: asyncio.Future[None]) -> None:

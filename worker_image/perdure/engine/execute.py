@@ -23,7 +23,7 @@ from perdure.engine.bodies import run_in_thread
 from perdure.engine.boundary import body_of, outcome_of_body
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import DurableCall, Kind, call_of, input_of
-from perdure.engine.cancellation import Cancellation
+from perdure.engine.cancellation import Cancellations
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.determinism import Determinism
 from perdure.engine.failures import describe
@@ -97,7 +97,7 @@ class Execution:
         self.dropping = False
         """Whether also what steps in progress give is dropped."""
         self.log = log
-        self.cancellations: dict[Scope, Cancellation] = {}
+        self.cancellations = Cancellations()
         """Those that attempts in progress have asked for."""
         self._threads = threads
         self._unwind = unwind
@@ -191,10 +191,6 @@ class Execution:
         else:
             self._steps.backoffs.consider()
 
-    def insist(self) -> None:
-        """All that is left in progress are steps that were told to stop: they get the time that a body gets."""
-        self._watch_unwinding()
-
     @property
     def aborted(self) -> bool:
         """Whether the engine cannot go on with this body."""
@@ -254,9 +250,7 @@ class Execution:
         self.unawaited[index] = kind.name
         return call_of(scope, kind, index, text)
 
-    def select(
-        self, scope: Scope, branches: Sequence[PendingCall[Any]], names: Sequence[str] | None
-    ) -> PendingSelect:
+    def select(self, scope: Scope, branches: Sequence[PendingCall[Any]], names: Sequence[str] | None) -> PendingSelect:
         """Build the race of these calls at the next index."""
         index = self._next_index
         self._next_index = index + 1
@@ -340,11 +334,10 @@ class Execution:
             self._told = True
             self._steps.backoffs.wake_all()
         if stop.immediate:
-            for cancellation in list(self.cancellations.values()):
-                cancellation.set()
+            self.cancellations.stop()
             if stop.rank is not Rank.PARK:
                 cancel(self._left())
-            self._watch_unwinding()
+            self.watch_unwinding()
         elif not self._steps.in_progress:
             # A durable call that asks for this tells the body with its own signal: look after that.
             asyncio.get_running_loop().call_soon(self._stop_body)
@@ -356,9 +349,10 @@ class Execution:
         if self._phase is Phase.BODY and not self._steps.in_progress and self._body is not None:
             if not self._told:
                 self._body.cancel()
-            self._watch_unwinding()
+            self.watch_unwinding()
 
-    def _watch_unwinding(self) -> None:
+    def watch_unwinding(self) -> None:
+        """All that is left was told to stop: from now on it has the time that a body gets."""
         if self._unwinding is None:
             self._unwinding = Unwinding(self.claimed.id, self._unwind, self._left, self._end)
         self._unwinding.watch()

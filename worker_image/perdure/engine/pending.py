@@ -126,8 +126,8 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
 
     def _elsewhere(self) -> StepBuiltElsewhere:
         return StepBuiltElsewhere(
-            f"the call of step {self.name} was built {_where(self._scope)} and is awaited {_where(current_scope.get())}; "
-            "build a step call where it is awaited"
+            f"the call of step {self.name} was built {_where(self._scope)} and is awaited "
+            f"{_where(current_scope.get())}; build a step call where it is awaited"
         )
 
     async def _converted(self, scope: Scope | None) -> R:
@@ -143,8 +143,8 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
 
 
 class PendingStart(PendingCall[R]):
-    """The call that starts a run, anew or again, and gives its handle. No branch of a `select`: whether a run is started
-    would depend on which branch won."""
+    """The call that starts a run, anew or again, and gives its handle. No branch of a `select`: whether a run is
+    started would depend on which branch won."""
 
     __slots__ = ()
 

@@ -138,6 +138,7 @@ class Race:
             self._record(winner.position, [each.written for each in self._branches])
         finally:
             self.over = True
+            self._run.cancellations.stop({each.step_id for each in self._call.branches})
             await give_up(tasks)
         if self._run.stopping:
             raise self._run.signal()

@@ -259,7 +259,7 @@ class Steps:
 
     def _insist(self) -> None:
         if self._preempted and self.in_progress <= self._preempted:
-            self._run.insist()
+            self._run.watch_unwinding()
 
     def _dropped(self, task: asyncio.Task[Any] | None) -> bool:
         """Whether nobody wants what the body in this task gives."""
