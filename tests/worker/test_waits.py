@@ -69,15 +69,14 @@ async def test_a_run_that_waits_for_one_that_somebody_else_started_is_told_of_it
 
 async def test_an_end_that_nobody_tells_of_is_found_by_the_sweep(db: str, conn: Connection) -> None:
     """The worker dies between the end and the telling: here, the end is made by hand."""
-    await enqueue(conn, "t.gated", "g", run_id="theirs")
+    await enqueue(conn, "t.expects", "nobody", "never", run_id="theirs")
     async with working(db):
-        await until_effect(conn, "theirs", "at", "begun")
         for kind in ("result", "select", "join"):
             await enqueue(conn, f"w.{kind}", ["theirs"] if kind != "result" else "theirs", run_id=kind)
-        await waits(conn, "result", "select", "join")
+        await waits(conn, "theirs", "result", "select", "join")
     await conn.execute(
         "UPDATE perdure.workflows SET status = 50, worker_id = NULL, fence = fence + 1, finished_at = now(),"
-        " waiting_since = NULL WHERE id = 'theirs'"
+        " waiting_since = NULL, waiting_for = NULL WHERE id = 'theirs'"
     )
     await conn.execute("UPDATE perdure.workflow_payloads SET output = '\"by hand\"' WHERE workflow_id = 'theirs'")
     async with working(db):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from perdure import errors
-from perdure.model.states import PHASE_OF, RUN_TRANSITIONS
+from perdure.model.states import PHASE_OF, RUN_TRANSITIONS, RunStatus
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,6 +50,12 @@ def test_the_table_of_statuses_has_each_with_its_phase() -> None:
     text = (ROOT / "docs/reference/statuses.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w+) \|", text, flags=re.MULTILINE)
     assert rows == [(status.name, phase.value) for status, phase in PHASE_OF.items()]
+
+
+def test_the_table_of_statuses_says_what_each_is_called_elsewhere() -> None:
+    text = (ROOT / "docs/reference/statuses.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|(?:[^|]+\|){2} (\w+)[^|]*\|$", text, flags=re.MULTILINE)
+    assert rows == [(status.name, status.dbos_name) for status in RunStatus]
 
 
 def test_every_dependency_has_a_reason() -> None:

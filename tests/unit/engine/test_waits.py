@@ -434,6 +434,24 @@ async def test_handles_and_ids_are_the_same_to_select(engine: Engine, number):
     assert run.rows[1].input == '["a","run-1-0"]'
 
 
+async def test_a_wait_for_runs_may_be_a_branch_of_a_select_and_what_has_no_place_of_its_own_may_not(
+    engine: Engine, number
+):
+    @engine.workflow
+    async def races():
+        handle = perdure.handle("a")
+        for call in (perdure.join_workflows("a"), perdure.join_workflows(handle), number.run(1)):
+            with pytest.raises(perdure.SelectMisused):
+                perdure.select(call, handle.result())
+        won = await perdure.select(perdure.select_workflow("a", "b"), handle.result())
+        return [won.index, won.value]
+
+    run = theirs(engine.run_of(races), "a", "b")
+    parked(await engine.execute(run))
+    end(run, "b")
+    assert output_of(await engine.execute(run)) == [0, "b"]
+
+
 # -- all of several
 
 

@@ -25,8 +25,25 @@ class RunStatus(IntEnum):
         """Whether nothing more happens to the run unless a person asks for it."""
         return self >= FINISHED_FROM
 
+    @property
+    def dbos_name(self) -> str:
+        """What DBOS calls a run in this status, for programs that come from there."""
+        return DBOS_NAMES[self]
+
 
 FINISHED_FROM = RunStatus.SUCCEEDED
+
+DBOS_NAMES: dict[RunStatus, str] = {
+    RunStatus.ENQUEUED: "Enqueued",
+    RunStatus.DELAYED: "Delayed",
+    RunStatus.RUNNING: "Pending",
+    RunStatus.WAITING: "Pending",
+    RunStatus.SUCCEEDED: "Success",
+    RunStatus.FAILED: "Error",
+    RunStatus.CANCELLED: "Cancelled",
+    RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED: "MaxRecoveryAttemptsExceeded",
+}
+"""The statuses there: a run that waits has not given anything back and is pending."""
 
 
 class StepStatus(IntEnum):
