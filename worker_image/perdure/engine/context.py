@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perdure.engine.cancellation import Cancellation
-from perdure.errors import InsideStep, InsideWorkflow
+from perdure.errors import InsideStep, InsideWorkflow, NotInWorkflow
 
 if TYPE_CHECKING:
     from perdure.engine.execute import Execution
@@ -99,8 +99,16 @@ def current() -> RunInfo:
     run = scope.execution.claimed
     step = None
     if scope.index is not None:
-        step = StepInfo(scope.index, scope.name, scope.attempt, f"{run.id}/{scope.index}", scope)
+        step = StepInfo(scope.index, scope.name, scope.attempt, f"{run.stem}/{scope.index}", scope)
     return RunInfo(run.id, run.workflow, run.namespace, run.name, step)
+
+
+def namespace_of(what: str) -> str:
+    """The namespace of the run that this code runs under. Raises `NotInWorkflow`."""
+    scope = current_scope.get()
+    if scope is None:
+        raise NotInWorkflow(f"{what} was called outside the body of a run; from a program of its own use perdure.Client")
+    return scope.execution.claimed.namespace
 
 
 def outside_of_runs(what: str, instead: str) -> None:

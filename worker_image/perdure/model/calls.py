@@ -176,6 +176,8 @@ class RunOutcome:
     workflow: str = ""
     own: bool = True
     """Whether the asking run has started it: then its end wakes that one, else it has to be asked for (`AwaitRuns`)."""
+    deleted: bool = False
+    """Whether it is about to be removed: whoever asks for its outcome hears that there is no such run."""
 
 
 @dataclass(frozen=True, slots=True)

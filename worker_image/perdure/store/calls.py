@@ -91,7 +91,13 @@ async def look_at_runs(
     rows = await connection.fetch(sql("call_runs"), run_id, list(others), ended)
     found = {
         row["id"]: RunOutcome(
-            RunStatus(row["status"]), row["output"], row["error"], row["cancel_reason"], row["workflow"], row["own"]
+            RunStatus(row["status"]),
+            row["output"],
+            row["error"],
+            row["cancel_reason"],
+            row["workflow"],
+            row["own"],
+            row["deleted"],
         )
         for row in rows
         if row["status"] is not None

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from perdure.engine.execute import DEADLINE, Execution
 from perdure.engine.registry import Registry
-from perdure.errors import CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested
+from perdure.errors import CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested, WorkflowConflict
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Lost, Mismatch, Parked, Released
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep
 from perdure.model.states import CancelMode, RunStatus
@@ -168,6 +168,7 @@ class RunningRun:
             fence=run.fence,
             recoveries=run.recoveries,
             **(_details(ending) if failed or how in _DETAILED else {}),
+            **({"code": WorkflowConflict.code} if how is Settle.LOST else {}),
         )
 
     def _gone(self, reason: str) -> None:

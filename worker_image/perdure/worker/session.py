@@ -31,6 +31,7 @@ from perdure.worker.journal import Journal
 from perdure.worker.lease import LocalLease, lease_clock
 from perdure.worker.link import Link, statement_limit
 from perdure.worker.machine import ForceRelease, GiveBack, Instruction, Interrupt, Machine, RunKey, Start
+from perdure.worker.managing import Managing
 from perdure.worker.runner import RunningRun, Surroundings
 from perdure.worker.settings import WorkerSettings
 from perdure.worker.wakes import Wakes
@@ -90,12 +91,14 @@ class Session:
         self._link = self._new_link()
         journal_links = [self._new_link(refusals.LOCK_SECONDS) for _ in range(settings.journal_connections)]
         claim_link = self._new_link()
-        self._links = [self._link, claim_link, *journal_links]
+        managing_link = self._new_link(refusals.LOCK_SECONDS)
+        self._links = [self._link, claim_link, managing_link, *journal_links]
         backoff = Backoff(run_retry=settings.retry_backoff_seconds, run_attempts=settings.run_attempts)
         self._sql = SqlPool(parts.database_url, application_name=self.id, size=settings.transaction_connections)
         self._journal = Journal(self.id, journal_links, self.lease, parts.metrics, backoff)
         self._journal.ended = parts.ended
         self._journal.wakes = parts.wakes
+        self._journal.managing = Managing(managing_link, self.id, parts.wakes)
         self.claimer = Claimer(
             settings,
             self.id,

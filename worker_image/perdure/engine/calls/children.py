@@ -76,7 +76,7 @@ class ChildResult(Common):
             await calls.wait(Wait(self._why, None, child_key(self.run_id), seen, calls.hold(at)))
 
     def _ended(self, calls: Calls, at: Place, outcome: RunOutcome | None) -> Any:
-        if outcome is None:
+        if outcome is None or outcome.deleted:
             raise calls.fail(at, NonExistentWorkflow(f"there is no run {self.run_id}"))
         expected = self.definition.name if self.definition is not None else outcome.workflow
         if outcome.workflow not in ("", expected):

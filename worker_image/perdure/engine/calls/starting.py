@@ -58,7 +58,7 @@ class StartChild(Common, Generic[H]):
 
     async def perform(self, calls: Calls, at: Place) -> H:
         """Create the run, unless there is one that this start gives instead."""
-        run_id = self.options.id or f"{at.run_id}-{at.index}"
+        run_id = self.options.id or f"{at.stem}-{at.index}"
         output = json.dumps(run_id)
         with calls.busy():
             if len(run_id.encode()) > ID_MAX_BYTES:
@@ -113,7 +113,7 @@ class StartChild(Common, Generic[H]):
             what = "with another input" if there.workflow == name else f"of {there.workflow}"
             raise calls.fail(at, ConflictingWorkflow(f"{there.id} is the id of a run {what}; {name} was not started"))
         if self.options.reuse == ReusePolicy.RERUN_FAILED and there.failed:
-            await calls.look(calls.log.rerun(there.id, token_of(at.run_id, at.index)))
+            await calls.look(calls.log.rerun(there.id, token_of(at.stem, at.index)))
 
     def _instead(self, calls: Calls, at: Place, held: Any) -> str:
         """The id of the run that holds the deduplication id, if that one may be given instead."""

@@ -1,0 +1,73 @@
+"""What runs here do with other runs: on a connection of its own, so that a run that somebody holds makes nobody else
+wait; and who has to be told of it. Used by the journals of runs.
+
+It is no write of the journal's: the statement locks rows of others, too (rule R15). It comes after all that the run has
+recorded (the engine flushes first, rule R14), and is told to the run's journal as what a transaction has committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from perdure.errors import OwnershipLost, StoreUnavailable
+from perdure.model.management import Rewind, Verb
+from perdure.model.rows import StepWrite
+from perdure.store import management as store
+from perdure.store.management import CallerLost, Done
+from perdure.store.pool import is_transient
+from perdure.store.transaction import Claim
+from perdure.worker.link import Link
+from perdure.worker.wakes import Wakes
+
+if TYPE_CHECKING:
+    from perdure.worker.journal import RunJournal
+
+
+class Managing:
+    """See the module. One for a registration."""
+
+    def __init__(self, link: Link, worker_id: str, wakes: Wakes) -> None:
+        self._link = link
+        self._worker_id = worker_id
+        self._wakes = wakes
+
+    async def carry_out(self, caller: RunJournal, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
+        """See `StepLog.manage`."""
+        if not caller.admitted():
+            raise OwnershipLost
+        claim = Claim(caller.run_id, self._worker_id, caller.fence)
+        try:
+            done = await self._link.call(store.manage_for, claim, run_id, verb, write)
+        except CallerLost as lost:
+            caller.not_owned([])
+            if write is None:
+                raise lost.why from None
+            raise OwnershipLost(lost.why.message) from lost.why
+        except Exception as error:
+            if write is None and isinstance(verb, Rewind) and _unknown(error):
+                # Made again it would rewind what has begun anew; with a step, the step says whether it was done.
+                raise StoreUnavailable(f"whether run {run_id} was rewound is not known: {error!r}") from error
+            raise
+        if write is not None and done.output is not None:
+            write.output = done.output
+            caller.committed_elsewhere(write, done.flags)
+        self._tell(done)
+        return done
+
+    def _tell(self, done: Done) -> None:
+        managed = done.managed
+        if managed is None:
+            return
+        if managed.ready:
+            self._wakes.ready(managed.namespace, managed.pool)
+        if managed.ended:
+            self._wakes.waited(managed.id)
+            if managed.parent_id is not None:
+                self._wakes.ended(managed.id, managed.parent_id)
+
+
+def _unknown(error: Exception) -> bool:
+    """Whether it may have been done: there was no answer. An error of the server's is one."""
+    return is_transient(error) and not isinstance(error, asyncpg.PostgresError)
