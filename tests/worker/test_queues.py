@@ -247,7 +247,7 @@ async def test_a_run_begins_beside_no_queue_that_has_limits(db: str, monkeypatch
 
 
 async def test_limits_are_not_said_in_the_body_of_a_run_but_in_a_step(db: str) -> None:
-    async with client_of(db) as client, working(db):
+    async with perdure.Client(db, "ns") as client, working(db):
         await client.queues.apply("orders")
         with pytest.raises(perdure.errors.InsideWorkflow, match=r"Client\.queues\.pause in the body"):
             await client.run(pauses, db)

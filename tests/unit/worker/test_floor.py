@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from perdure.store.claims import Look, Place, RangeKey, Taken
-from perdure.worker.floor import FAMILIAR, LONGEST_DOUBT, TRUST_SECONDS, Floor, Next
+from perdure.worker.floor import FAMILIAR, LONGEST_DOUBT, PASSED_OVER, TRUST_SECONDS, Floor, Next
 from perdure.worker.turns import Turns
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -183,6 +183,26 @@ def test_with_more_partitions_than_a_look_shows_each_has_one_turn_until_the_next
     claim(floor, {"c": 1}, 1)
     assert floor.served_last == "c"
     assert floor.next(100.0) is Next.LOOK
+
+
+def test_partitions_at_their_limits_are_passed_over_and_those_behind_looked_at_but_not_for_ever() -> None:
+    floor = ready("a", "b", cut=True)
+    nothing = Taken([], {}, {}, 0, room=4)
+    now = 100.0
+    for _ in range(PASSED_OVER):
+        ranges, asked = floor.offer(1, 100)
+        assert ([each.partition_key for each, _ in ranges], asked) == (["a", "b"], 1)
+        floor.took(nothing, asked)
+        assert floor.served_last == "b"
+        wait = floor.look_in(now)
+        assert wait is not None and wait > 0, "looks keep their share of the time"
+        now += 1.0
+        assert floor.next(now) is Next.LOOK
+        floor.found(look("a", "b", cut=True), now, 0.001)
+    floor.offer(1, 100)
+    floor.took(nothing, 1)
+    assert floor.look_in(now) is None
+    assert floor.next(now + 10) is Next.NOTHING
 
 
 def test_a_bounded_number_of_ranges_stays_familiar() -> None:

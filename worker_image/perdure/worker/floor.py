@@ -30,6 +30,11 @@ FAMILIAR = 8
 """Ranges remembered although nothing is ready in them, so that the next run there is claimed without a look."""
 
 
+PASSED_OVER = 10
+"""Looks one after the other at partitions that are all at the limits of their queue: a thousand of them, then it is
+left to the next round."""
+
+
 class Next(StrEnum):
     """What to do."""
 
@@ -48,6 +53,7 @@ class Floor:
         self._untried = False
         self._doubt = True
         self._fresh = False
+        self._passed = 0
         self._offered: list[str] = []
         self._looked_at = -LONGEST_DOUBT
         self._looked_for = 0.0
@@ -123,7 +129,7 @@ class Floor:
         if taken.total < asked:
             self._ready = {key: place for key, place in self._ready.items() if key.partition_key not in self._offered}
             # What a look has just shown and nobody can take is asked for again when it is time, not in a circle.
-            self._doubt = self._doubt or not (self._ready or self._fresh)
+            self._doubt = self._doubt or not (self._ready or self._fresh) or self._pass_over(taken)
         elif self._cut and self._ready:
             self._ready = {key: place for key, place in self._ready.items() if key.partition_key not in taken.counts}
             if not self._ready:
@@ -131,6 +137,14 @@ class Floor:
                 self._doubt, self._looked_for = True, 0.0
 
     # -- inside
+
+    def _pass_over(self, taken: Taken) -> bool:
+        """Whether to look at the partitions behind, as soon as a look may be made: these are at their limits."""
+        self._passed += 1
+        if taken.room is None or taken.counts or not self._cut or self._ready or self._passed > PASSED_OVER:
+            self._passed = 0
+            return False
+        return True
 
     @property
     def _look_again_at(self) -> float:
