@@ -12,7 +12,7 @@ import perdure
 import pytest
 from perdure.api import step, workflow
 from perdure.engine.registry import Registry
-from perdure.errors import ConflictingSchedule, InsideWorkflow, InvalidArgument, NonExistentSchedule
+from perdure.errors import ConflictingSchedule, InsideWorkflow, InvalidArgument, NonExistentSchedule, NotInWorkflow
 from perdure.model.schedules import run_id_of_tick
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import runs
@@ -241,6 +241,22 @@ async def _connected(db: str) -> Any:
         return await connect(db, application_name="test")
     except Exception:
         return None
+
+
+async def test_a_fork_stands_for_the_tick_of_the_run_that_it_was_forked_from(
+    db: str, conn: Connection, client: perdure.Client
+) -> None:
+    await client.schedules.create(schedule())
+    [run_id] = await fired(conn)
+    async with working(db, registry):
+        first = await client.handle(run_id, report).result(20.0)
+        forked = await client.fork(run_id, 0, report)
+        assert await forked.result(20.0) == first
+
+
+async def test_outside_of_a_run_there_is_no_tick() -> None:
+    with pytest.raises(NotInWorkflow, match="outside a run"):
+        perdure.scheduled_tick()
 
 
 # -- overlap

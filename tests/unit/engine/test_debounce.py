@@ -82,6 +82,22 @@ async def test_what_the_run_has_recorded_is_durable_before_others_see_what_follo
     assert seen == [StepStatus.SUCCEEDED]
 
 
+async def test_after_a_rewind_it_is_another_call(engine: Engine, child):
+    @engine.workflow
+    async def flow():
+        return (await perdure.debounce(child.prepare(1), "k", 5)).id
+
+    run = engine.run_of(flow)
+    await engine.execute(run)
+    run.rows.clear()
+    run.rewinds = 1
+    await engine.execute(run)
+    assert [(each.call, each.run.id) for each in run.world.debounced] == [
+        ("run-1/0", "run-1-0"),
+        ("run-1~1/0", "run-1~1-0"),
+    ]
+
+
 async def test_a_claim_that_has_lost_its_run_postpones_nothing(engine: Engine, child):
     @engine.workflow
     async def flow():

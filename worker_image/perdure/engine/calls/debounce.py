@@ -1,7 +1,7 @@
 """`perdure.debounce` in a body: the start of a run that further starts with the same key postpone.
 
 The run that is postponed is somebody else's, so that is done first, in a transaction of its own (rule R15), once for
-each place of a run; then the step that stands for it is recorded, with the id of the run.
+each place of a run, and again after a rewind; then the step that stands for it is recorded, with the id of the run.
 """
 
 from __future__ import annotations
