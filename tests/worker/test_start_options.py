@@ -329,3 +329,24 @@ async def test_children_through_a_real_journal_obey_their_options(
     assert found == ["taken", "holder", "holder", "failed again"]
     fences = {row["id"]: row["fence"] for row in await conn.fetch("SELECT id, fence FROM perdure.workflows")}
     assert fences["failed"] == 3, "made claimable, claimed, ended"
+
+
+async def test_many_children_that_are_started_together_are_few_statements(
+    client: perdure.Client, conn: Connection, db: str
+) -> None:
+    registry = Registry()
+
+    @perdure.workflow(name="child", registry=registry)
+    async def child(n: int) -> int:
+        return n
+
+    @perdure.workflow(name="parent", registry=registry)
+    async def parent() -> list[int]:
+        handles = await perdure.gather(*(child.start(n) for n in range(300)))
+        return [await handle.result() for handle in handles]
+
+    async with working(db, registry, slots=20):
+        assert await asyncio.wait_for(client.run(parent), SOON) == list(range(300))
+    assert await rows(conn) == 301
+    starts = "SELECT count(DISTINCT xmin::text) FROM perdure.workflow_steps WHERE name = 'perdure.start'"
+    assert await conn.fetchval(starts) <= 6, "a hundred in one statement"

@@ -150,9 +150,12 @@ def test_an_option_of_a_workflow_out_of_its_range_is_refused_when_it_is_register
         async def flow() -> None: ...
 
 
-def test_a_workflow_has_its_name() -> None:
+def test_references_have_the_name_under_which_they_are_registered() -> None:
     @perdure.workflow(name="w", registry=Registry())
     async def flow() -> None: ...
 
-    assert (flow.name, flow.qualified_name) == ("w", "w")
+    @perdure.step(name="s", registry=Registry())
+    async def charge() -> None: ...
+
+    assert (flow.name, flow.qualified_name, charge.name, charge.qualified_name) == ("w", "w", "s", "s")
     assert flow.options(id="x").name == "w"

@@ -36,6 +36,16 @@ class Step(Generic[P, R]):
         self.definition = definition
         self.function = function
 
+    @property
+    def name(self) -> str:
+        """The name under which it is registered and recorded."""
+        return self.definition.name
+
+    @property
+    def qualified_name(self) -> str:
+        """The same, as of a workflow."""
+        return self.definition.name
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> PendingStep[R]:
         """Raises `TypeError` for arguments that do not fit and `EncodingFailed` for those that cannot be recorded."""
         definition = self.definition
