@@ -113,6 +113,33 @@ async def waits() -> None:
     await endless()
 
 
+@perdure.transaction(name="in.moves", registry=flows, preemptible=True)
+async def moves(connection: Connection) -> None:
+    await connection.execute("INSERT INTO public.gates VALUES ('moved')")
+    stage.said.append("begun")
+    await asyncio.Event().wait()
+
+
+@perdure.workflow(name="in.mover", registry=flows)
+async def mover() -> None:
+    await moves()
+
+
+@perdure.transaction(name="in.moves_and_tells", registry=flows)
+async def moves_and_tells(connection: Connection, to: str) -> Any:
+    await perdure.get_event(to, "state", timeout=0)
+    await perdure.send(to, "moved", "t")
+
+
+@perdure.workflow(name="in.telling_mover", registry=flows)
+async def telling_mover(to: str) -> str:
+    try:
+        await moves_and_tells(to)
+    except perdure.InsideStep as error:
+        return error.code
+    return "sent"
+
+
 @perdure.step(name="in.charges", registry=flows, max_attempts=2, interval=0)
 async def charges() -> None:
     stage.said.append("tried")
@@ -176,6 +203,24 @@ async def test_the_beat_brings_a_graceful_cancel_to_a_preemptible_step(db: str, 
         assert await runs.cancel(conn, "r", CancelMode.GRACEFUL, "enough") is RunStatus.RUNNING
         assert await finished(conn, "r") is RunStatus.CANCELLED
     assert await conn.fetchval("SELECT status FROM perdure.workflow_steps") == StepStatus.RUNNING
+
+
+async def test_a_preemptible_transaction_is_rolled_back_by_a_graceful_cancel(db: str, conn: Connection) -> None:
+    await enqueue(conn, "in.mover", run_id="r")
+    async with working(db, flows):
+        await says("begun")
+        await runs.cancel(conn, "r", CancelMode.GRACEFUL, "enough")
+        assert await finished(conn, "r") is RunStatus.CANCELLED
+    assert await conn.fetchval("SELECT count(*) FROM public.gates") == 0
+    assert await conn.fetchval("SELECT status FROM perdure.workflow_steps") == StepStatus.RUNNING
+
+
+async def test_in_a_transaction_nothing_is_sent_as_it_could_not_be_taken_back(db: str, conn: Connection) -> None:
+    await enqueue(conn, "in.telling_mover", "r", run_id="r")
+    async with working(db, flows):
+        assert await finished(conn, "r") is RunStatus.SUCCEEDED
+    assert await output(conn, "r") == "PRD-312"
+    assert await conn.fetchval("SELECT count(*) FROM perdure.messages") == 0
 
 
 async def test_the_errors_of_all_attempts_reach_parents_and_clients(db: str, conn: Connection) -> None:
