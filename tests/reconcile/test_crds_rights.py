@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from perdure.resources.kinds import WORKER_POOL, WORKFLOW
+from perdure.resources.kinds import WORKER_POOL, WORKFLOW, WORKFLOW_SIGNAL
 from perdure.resources.projection import project
 
 from tests.support.controlplane import RunningControlPlane
@@ -112,6 +112,9 @@ def test_a_worker_may_do_nothing_else(definitions: RunningControlPlane, workflow
         ("PATCH", WORKFLOW.path(other, "w", "status"), status_patch(made), JSON_PATCH),
         ("PATCH", WORKER_POOL.path(here, "p", "status"), {}, MERGE_PATCH),
         ("PATCH", WORKER_POOL.path(here, "p", "scale"), {"spec": {"replicas": 9}}, MERGE_PATCH),
+        ("POST", WORKFLOW_SIGNAL.path(here), {"metadata": {"name": "s"}}, "application/json"),
+        ("PATCH", WORKFLOW_SIGNAL.path(here, "s", "status"), {}, MERGE_PATCH),
+        ("GET", WORKFLOW_SIGNAL.path(here), None, ""),
         ("GET", f"/api/v1/namespaces/{here}/secrets", None, ""),
         ("GET", f"/api/v1/namespaces/{here}/pods", None, ""),
         ("POST", f"/api/v1/namespaces/{here}/events", {"metadata": {"name": "e"}}, "application/json"),

@@ -140,9 +140,14 @@ CASES = [
     case("wake_event_forget", ["f000001", "done", [f"s{n:06}" for n in range(2, 202, 2)]], "", 500),
     case("wake_event_told", ["f000100", "done", 1, 1], "events_pkey", 2),
     case("wake_streams", [FINISHED, ["s"] * 100], "streams_pkey", 400),
-    case("wake_stream_waits", ["f000001", "s", 5, False, 200], "stream_waits_pkey", 250),
-    case("wake_stream_forget", ["f000001", "s", [f"s{n:06}" for n in range(2, 202, 2)], 5, False], "", 500),
-    case("wake_stream_told", ["f000100", "s", 3, False], "streams_pkey", 2),
+    case("wake_stream_waits", [FINISHED, ["s"] * 100, [5] * 100, [False] * 100, 200], "stream_waits_pkey", 500),
+    case(
+        "wake_stream_forget",
+        [["f000001"] * 100, ["s"] * 100, [f"s{n:06}" for n in range(2, 202, 2)], [5] * 100, [False] * 100],
+        "",
+        500,
+    ),
+    case("wake_stream_told", [FINISHED, ["s"] * 100, [3] * 100, [False] * 100], "streams_pkey", 300),
     case("wake_counts", [IDS], "workflows_pkey", 150),
     case("wake_run_waits", [[*FINISHED[1:], "r000001"], 200], "run_waits_pkey", 350),
     case(

@@ -193,7 +193,7 @@ async def untold(conn: Connection) -> list[Stream]:
 async def test_a_value_wakes_those_who_wait_for_it_and_no_others(
     conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakes, "EVENT_PAGE", 2)
+    monkeypatch.setattr(wakes, "PAGE", 2)
     for n in range(5):
         await waits(conn, f"w{n}")
     await waits(conn, "later", offset=1)

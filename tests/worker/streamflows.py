@@ -94,6 +94,20 @@ async def writes_in_a_thread() -> str:
     return await threaded()
 
 
+@perdure.transaction(name="s.in_a_transaction")
+async def in_a_transaction(connection: Any) -> str:
+    try:
+        await perdure.write_stream("s", 1)
+    except InsideStep as error:
+        return error.message
+    return "taken"
+
+
+@perdure.workflow(name="s.writes_in_a_transaction")
+async def writes_in_a_transaction() -> str:
+    return await in_a_transaction()
+
+
 @perdure.step(name="s.left_behind")
 async def left_behind(name: str) -> None:
     """Goes on when its worker has lost the run."""

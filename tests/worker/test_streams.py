@@ -168,6 +168,29 @@ async def test_a_sync_step_with_a_loop_of_its_own_writes_to_a_stream(db: str, co
     assert await output(conn, "w") == "refused where nothing can await it"
 
 
+async def test_a_transaction_writes_to_no_stream_as_readers_would_keep_what_it_rolls_back(
+    db: str, conn: Connection
+) -> None:
+    await enqueue(conn, "s.writes_in_a_transaction", run_id="w")
+    async with working(db):
+        assert await finished(conn, "w") is RunStatus.SUCCEEDED
+    assert "write from the workflow" in await output(conn, "w")
+    assert await written(conn) == []
+
+
+async def test_a_step_may_not_write_more_than_one_claim_can_count(
+    db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.engine.calls.streams.MOST_WRITES", 20)
+    await enqueue(conn, "s.streams_tokens", [str(n) for n in range(100)], run_id="w")
+    async with working(db):
+        assert await finished(conn, "w") is RunStatus.FAILED
+    found = await runs.result(conn, "w")
+    assert found is not None
+    assert "write from the body of the workflow" in (found.error or "")
+    assert 10 < len(await written(conn)) < 20
+
+
 async def test_a_body_that_is_left_behind_writes_nothing_once_the_run_has_another_owner(
     db: str, conn: Connection
 ) -> None:

@@ -106,20 +106,24 @@ async def announce_streams(connection: asyncpg.Connection[Any], streams: Sequenc
 
     How long each is, is looked up before its readers are: what is written after that look is told of by its writer.
     """
-    pairs = [(each.run_id, each.key) for each in streams]
+    pairs = sorted({(each.run_id, each.key) for each in streams})
     rows = await connection.fetch(sql("wake_streams"), [run for run, _ in pairs], [key for _, key in pairs])
+    found = sorted((row["workflow_id"], row["key"], row["length"], row["closed"]) for row in rows)
+    columns = [[stream[column] for stream in found] for column in range(4)]
     woken: list[Woken] = []
-    for row in rows:
-        run_id, key, length, closed = row["workflow_id"], row["key"], row["length"], row["closed"]
-        while True:
-            waits = await connection.fetch(sql("wake_stream_waits"), run_id, key, length, closed, EVENT_PAGE)
-            waiters = [wait["workflow_id"] for wait in waits]
-            if waiters:
-                woken += await _wake(connection, [(waiter, stream_key(run_id, key)) for waiter in waiters])
-                await connection.fetch(sql("wake_stream_forget"), run_id, key, waiters, length, closed)
-            if len(waiters) < EVENT_PAGE:
-                break
-        await connection.fetch(sql("wake_stream_told"), run_id, key, length, closed)
+    while found:
+        waits = await connection.fetch(sql("wake_stream_waits"), *columns, PAGE)
+        if waits:
+            pages = sorted(
+                (*found[wait["n"] - 1][:2], wait["workflow_id"], *found[wait["n"] - 1][2:]) for wait in waits
+            )
+            woken += await _wake(connection, [(waiter, stream_key(run, key)) for run, key, waiter, *_ in pages])
+            await connection.fetch(
+                sql("wake_stream_forget"), *([each[column] for each in pages] for column in range(5))
+            )
+        if len(waits) < PAGE:
+            await connection.fetch(sql("wake_stream_told"), *columns)
+            break
     return woken
 
 

@@ -1,8 +1,11 @@
--- Purpose: some of the runs that wait for a value of a stream that is there now ($3 is the stream's length), or for any
--- value when it is closed ($4).
--- Run by: whoever tells of what was written to it, until there are none: those that have been woken are taken out of
+-- Purpose: some of the runs that wait for values of streams that are there now ($3 are the streams' lengths), or for any
+-- value of those that are closed ($4). $1 are the streams' runs, $2 their keys.
+-- Run by: whoever tells of what was written to them, until there are none: those that have been woken are taken out of
 -- the waits. Locks: none. Expected index: stream_waits_pkey. Zero rows: nobody waits for what is there.
-SELECT DISTINCT v.workflow_id
-  FROM perdure.stream_waits v
- WHERE v.run_id = $1::text AND v.key = $2::text AND (v."offset" < $3::bigint OR $4::boolean)
- ORDER BY v.workflow_id LIMIT $5::integer
+SELECT r.n, v.workflow_id
+  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::boolean[]) WITH ORDINALITY AS r(run_id, key, length, closed, n)
+ CROSS JOIN LATERAL (
+       SELECT DISTINCT i.workflow_id FROM perdure.stream_waits i
+        WHERE i.run_id = r.run_id AND i.key = r.key AND (i."offset" < r.length OR r.closed)
+        ORDER BY i.workflow_id LIMIT $5::integer) v
+ LIMIT $5::integer
