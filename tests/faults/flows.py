@@ -17,9 +17,11 @@ from typing import Any
 import perdure
 from perdure import idempotency
 
+from tests.faults import races
 from tests.faults.effects import begun, begun_sync, run_attempts
 from tests.faults.keys import under_a_key
 from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, mixed
+from tests.faults.races import plain
 from tests.faults.sql import text
 
 REFUSED = "refused by the database"
@@ -41,14 +43,6 @@ def _attempt() -> int:
     step = perdure.current().step
     assert step is not None
     return step.attempt
-
-
-@perdure.step(name="f.step")
-async def plain(key: str, value: int, ms: int) -> int:
-    await begun(key)
-    if ms:
-        await asyncio.sleep(ms / 1000)
-    return mixed(key, value)
 
 
 @perdure.step(name="f.sync")
@@ -169,11 +163,11 @@ async def _sequence(nodes: list[Node], value: int) -> int:
     return value
 
 
-def _step(node: Node, value: int) -> Awaitable[int]:
+def _step(node: Node, value: int) -> perdure.PendingCall[int]:
     return (in_a_thread if node["sync"] else plain)(node["key"], value, node["ms"])
 
 
-def _retried(node: Node, value: int) -> Awaitable[int]:
+def _retried(node: Node, value: int) -> perdure.PendingCall[int]:
     return retried(node["key"], value, node["ms"], node["fails"])
 
 
@@ -189,7 +183,7 @@ async def _caught(node: Node, value: int) -> int:
 
 
 async def _gather(node: Node, value: int) -> int:
-    results = await asyncio.gather(*(INTERPRETERS[each["kind"]](each, value) for each in node["steps"]))
+    results = await perdure.gather(*(CALLS[each["kind"]](each, value) for each in node["steps"]))
     return mixed(node["key"], sum(results))
 
 
@@ -346,6 +340,9 @@ async def _raise(node: Node, _value: int) -> int:
     raise KeyError(node["key"])
 
 
+CALLS: dict[str, Callable[[Node, int], perdure.PendingCall[int]]] = {"step": _step, "retried": _retried}
+"""Nodes that are one call, built at once."""
+
 INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "step": _step,
     "retried": _retried,
@@ -354,6 +351,8 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "gather": _gather,
     "sequence": lambda node, value: _sequence(node["nodes"], value),
     "sleep": _sleep,
+    "race": races.race,
+    "chance": races.chance,
     "transaction": lambda node, value: in_a_transaction(node["key"], value, node["fails"], node["once"]),
     "keyed": _keyed,
     "children": _children,

@@ -9,83 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from perdure.errors import EncodingFailed, PayloadTooLarge
 from perdure.model.states import RunStatus, StepStatus
 
+from tests.faults.expectation import STEP_NAMES, Ends, Expected, ExpectedStep
 from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, Program, heard, mixed
-
-STEP_NAMES = {
-    "step": "f.step",
-    "sync": "f.sync",
-    "retried": "f.retried",
-    "parked": "f.parked",
-    "caught": "f.failing",
-    "fail": "f.failing",
-    "attempts": "f.attempted",
-    "sleep": "perdure.sleep",
-    "transaction": "f.transaction",
-    "start": "perdure.start",
-    "debounce": "perdure.debounce",
-    "result": "perdure.result",
-    "select": "perdure.select_workflow",
-    "send": "perdure.send",
-    "recv": "perdure.recv",
-    "set": "perdure.set_event",
-    "get": "perdure.get_event",
-    "write": "perdure.write_stream",
-    "close": "perdure.close_stream",
-    "read": "perdure.read_stream",
-    "blocking": "f.blocking",
-    "bad": "f.bad",
-    "poison": "f.poison",
-    "keyed": "f.keyed",
-    "stubborn": "f.stubborn",
-}
-"""Name under which the step of a node is registered."""
-
-
-@dataclass(frozen=True)
-class ExpectedStep:
-    """A row of `workflow_steps`. `status` None: it begins and is never finished. `bodies`: attempts whose body must
-    have begun, by their number; `repeats`: how often each at least."""
-
-    name: str
-    status: StepStatus | None
-    output: str | None
-    failures: int
-    bodies: tuple[int, ...]
-    repeats: int = 1
-    first: ExpectedStep | None = None
-    """What is recorded there before a later attempt of the run's body opens it again."""
-    needs: int = 0
-    """Once anything is recorded of this step, so many steps from the first on have ended and are recorded."""
-
-
-@dataclass
-class Expected:
-    """How the run ends: CANCELLED where it does not by itself. `code` is that of its error, empty where it has none."""
-
-    status: RunStatus = RunStatus.SUCCEEDED
-    output: str | None = None
-    code: str = ""
-    error: str = ""
-    run_attempts: int = 0
-    """How often its body must have failed."""
-    steps: list[ExpectedStep] = field(default_factory=list)
-    children: dict[str, Program] = field(default_factory=dict)
-    """What the runs that it starts do, by their id."""
-
-
-class Ends(Exception):
-    """The body raises here and nothing catches it."""
-
-    def __init__(self, status: RunStatus, code: str = "", error: str = "") -> None:
-        super().__init__(status, code)
-        self.status = status
-        self.code = code
-        self.error = error
 
 
 def expected(program: Program, run_id: str) -> Expected:
@@ -200,6 +130,29 @@ class _Walk:
     def sleep(self, node: Node, value: int) -> int:
         self._call("sleep", None)
         return mixed(node["key"], value)
+
+    def race(self, node: Node, value: int) -> int:
+        if node["branches"][node["wins"]] == "recv":
+            self._call("send", None)
+        names = {"step": "step", "work": "step", "event": "get"}
+        with self.together():
+            for place, branch in enumerate(node["branches"]):
+                name = STEP_NAMES[names.get(branch, branch)]
+                if place != node["wins"]:
+                    lost = ExpectedStep(name, StepStatus.DROPPED, None, 0, (1,), repeats=0, may_lack=True)
+                    self._add(lost if branch == "work" else replace(lost, bodies=()))
+                elif branch == "step":
+                    self._step("step", output=mixed(node["key"], value))
+                else:
+                    self._call(branch, value if branch == "recv" else None)
+            self._call("race", node["wins"])
+        return mixed(node["key"], value + node["wins"])
+
+    def chance(self, node: Node, value: int) -> int:
+        self._add(ExpectedStep(STEP_NAMES["now"], StepStatus.SUCCEEDED, None, 0, (), any_output=True))
+        result = mixed(node["key"], value)
+        self._step("noted", output=result)
+        return result
 
     def children(self, node: Node, value: int) -> int:
         found = [self._start(Program(nodes)) for nodes in node["programs"]]
@@ -355,6 +308,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "gather": _Walk.gather,
     "sequence": _Walk.nested,
     "sleep": _Walk.sleep,
+    "race": _Walk.race,
+    "chance": _Walk.chance,
     "transaction": _Walk.transaction,
     "keyed": _Walk.keyed,
     "children": _Walk.children,

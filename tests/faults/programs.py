@@ -230,6 +230,25 @@ class _Maker:
         random = self._random
         return {"values": random.randint(1, 4), "closes": random.random() < 0.5, "nodes": self._flat()}
 
+    def race(self, _depth: int) -> Node:
+        """A select whose winner is known: the others never end. A body that never ends loses only to a step, as a
+        graceful cancel would wait for it while there is no winner yet."""
+        random = self._random
+        winner = random.choice(("step", "recv", "sleep"))
+        losers = ["recv", "event", "sleep", *(["work"] if winner == "step" else [])]
+        branches = [winner, *random.sample(losers, random.randint(1, 2))]
+        random.shuffle(branches)
+        wins = branches.index(winner)
+        if branches.count(winner) > 1:
+            branches = [each for place, each in enumerate(branches) if each != winner or place == wins]
+            wins = branches.index(winner)
+            branches = branches if len(branches) > 1 else [*branches, "event"]
+        return {"branches": branches, "wins": wins, "ms": self.ms(), "seconds": random.choice((0.0, 0.05, 1.6))}
+
+    def chance(self, _depth: int) -> Node:
+        """The time, an id and a random number, which a step is given: at a replay they have to be the same."""
+        return {}
+
     def _flat(self) -> list[Node]:
         kinds = self._random.choices(list(FLAT), list(FLAT.values()), k=self._random.randint(1, 3))
         return [self.make(kind) for kind in kinds]
@@ -326,6 +345,8 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "trap": _Maker.trap,
     "talk": _Maker.talk,
     "streamed": _Maker.streamed,
+    "race": _Maker.race,
+    "chance": _Maker.chance,
     "blocking": _Maker.blocking,
     "fail": _Maker.nothing,
     "raise": _Maker.nothing,
@@ -339,6 +360,7 @@ FLAT: dict[str, float] = {
     "retried": 8,
     "parked": 3,
     "sleep": 5,
+    "chance": 2,
     "transaction": 7,
     "keyed": 6,
     "blocking": 0.25,
@@ -353,6 +375,7 @@ KINDS: dict[str, float] = {
     "children": 4,
     "talk": 4,
     "streamed": 3,
+    "race": 6,
     "handled": 3,
     "late": 1.5,
     "quiet": 2,

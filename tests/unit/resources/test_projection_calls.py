@@ -65,3 +65,15 @@ def test_a_call_of_a_run_that_has_ended_was_interrupted() -> None:
     status = project(source(run(RunStatus.CANCELLED), step(0, StepStatus.WAITING, name="perdure.sleep", wake_at=at(7))))
     assert status["steps"][0]["phase"] == "Interrupted"
     assert "waitingFor" not in status["steps"][0]
+
+
+def test_a_branch_that_has_lost_its_select_is_dropped_and_neither_live_nor_waited_for() -> None:
+    steps = (
+        step(0, StepStatus.DROPPED, name="perdure.recv", finished_at=at(3)),
+        step(1, StepStatus.SUCCEEDED),
+        step(2, StepStatus.SUCCEEDED, name="perdure.select", output="1"),
+        step(3, StepStatus.WAITING, name="perdure.sleep", wake_at=at(7)),
+    )
+    status = project(source(run(), *steps))
+    assert [each["phase"] for each in status["steps"]] == ["Dropped", "Succeeded", "Succeeded", "Waiting"]
+    assert status["reason"] == WaitKind.SLEEP
