@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import perdure
@@ -13,13 +12,12 @@ from perdure.errors import (
     InvalidArgument,
     NonExistentWorkflow,
     NotInWorkflow,
-    PayloadTooLarge,
     SelectMisused,
     WorkflowConflict,
     WorkflowNotRewindable,
 )
 from perdure.model.calls import RunOutcome
-from perdure.model.listing import OneRun, RunDetails, RunPage, RunQuery, StepDetails, StepQuery, filter_of
+from perdure.model.listing import OneRun, StepQuery
 from perdure.model.management import (
     Cancel,
     Cut,
@@ -34,6 +32,7 @@ from perdure.model.outcome import Cancelled, Failed, Released
 from perdure.model.rows import ClaimedRun
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 
+from tests.support.details import DETAILS, STEP
 from tests.support.engine import Engine, failed, output_of, statuses, until
 
 CALLS: dict[str, Any] = {
@@ -48,41 +47,6 @@ CALLS: dict[str, Any] = {
         SetAttributes('{"a": 1}', ("b",)),
     ),
 }
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-DETAILS = RunDetails(
-    id="r",
-    namespace="default",
-    name=None,
-    workflow="w",
-    status=RunStatus.FAILED,
-    pool="default",
-    queue="default",
-    priority=100,
-    partition_key=None,
-    version=None,
-    parent_id=None,
-    parent_step=None,
-    forked_from=None,
-    forked_at=None,
-    rewinds=0,
-    deduplication_id=None,
-    attributes={"a": [1]},
-    timeout=None,
-    deadline_at=None,
-    wake_at=None,
-    created_at=NOW,
-    started_at=NOW,
-    finished_at=None,
-    run_attempts=1,
-    recoveries=0,
-    suspended=False,
-    cancel_mode=CancelMode.GRACEFUL,
-    cancel_reason="why",
-    waiting_for=None,
-    worker=None,
-)
-STEP = StepDetails(0, "s", StepStatus.SUCCEEDED, 0, NOW, NOW, None, "[]", "1")
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -297,16 +261,6 @@ def test_outside_a_run_each_says_where_it_belongs(make: Any) -> None:
         make()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: perdure.get_workflow("r"), lambda: perdure.list_steps("r"), perdure.list_workflows],
-    ids=["get_workflow", "list_steps", "list_workflows"],
-)
-def test_outside_a_run_each_question_says_where_it_belongs(make: Any) -> None:
-    with pytest.raises(NotInWorkflow, match=r"use perdure\.Client"):
-        make()
-
-
 async def test_those_that_start_a_run_are_no_branches_of_a_select(engine: Engine) -> None:
     @engine.workflow
     async def body() -> int:
@@ -350,67 +304,6 @@ async def test_what_cannot_be_is_refused_when_it_is_built_and_takes_no_index(eng
         return call.step_id
 
     assert output_of(await engine.execute(engine.run_of(body))) == 0
-
-
-async def test_what_is_known_of_runs_is_recorded_as_it_was_seen(engine: Engine) -> None:
-    page = RunPage((DETAILS,), "1:r")
-
-    @engine.workflow
-    async def body() -> str:
-        assert await perdure.get_workflow("r") == DETAILS
-        assert await perdure.list_steps("r", limit=5) == (STEP,)
-        assert await perdure.list_workflows(status=RunStatus.FAILED, limit=3) == page
-        return "seen"
-
-    run = engine.run_of(body)
-    query = RunQuery("default", filter_of({"status": RunStatus.FAILED}), 3)
-    run.world.answers = {OneRun("r"): DETAILS, StepQuery("r", limit=5): (STEP,), query: page}
-    assert output_of(await engine.execute(run)) == "seen"
-    run.world.answers = {OneRun("r"): replace(DETAILS, status=RunStatus.SUCCEEDED)}
-    assert output_of(await engine.execute(run)) == "seen"
-    assert len(run.world.questions) == 3
-
-
-async def test_a_run_that_is_not_there_is_said_not_to_be_also_at_a_replay(engine: Engine) -> None:
-    @engine.workflow
-    async def body() -> list[str]:
-        said = []
-        for call in (perdure.get_workflow("r"), perdure.list_steps("r")):
-            try:
-                await call
-            except NonExistentWorkflow as error:
-                said.append(error.message)
-        return said
-
-    run = engine.run_of(body)
-    assert output_of(await engine.execute(run)) == ["there is no run r"] * 2
-    run.world.answers = {OneRun("r"): DETAILS}
-    assert output_of(await engine.execute(run)) == ["there is no run r"] * 2
-
-
-async def test_what_is_found_must_fit_a_recorded_value(engine: Engine) -> None:
-    @engine.workflow
-    async def body() -> None:
-        await perdure.get_workflow("r")
-
-    run = engine.run_of(body)
-    run.world.answers = {OneRun("r"): replace(DETAILS, output="x" * 1024 * 1024)}
-    assert failed(await engine.execute(run)).error.code == PayloadTooLarge.code
-
-
-async def test_in_a_step_questions_are_plain(engine: Engine) -> None:
-    @engine.step
-    async def step() -> int:
-        return (await perdure.get_workflow("r")).status
-
-    @engine.workflow
-    async def body() -> int:
-        return await step()
-
-    run = engine.run_of(body)
-    run.world.answers = {OneRun("r"): DETAILS}
-    assert output_of(await engine.execute(run)) == RunStatus.FAILED
-    assert statuses(run) == [StepStatus.SUCCEEDED]
 
 
 async def test_in_a_transaction_nothing_is_done_with_other_runs(engine: Engine) -> None:
