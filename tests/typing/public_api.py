@@ -240,6 +240,37 @@ async def steps_at_the_call(parcel: str) -> None:
     perdure.run_sync(perdure.sleep)  # type: ignore[call-arg]
 
 
+async def managed(client: perdure.Client, handle: perdure.Handle[str]) -> None:
+    assert_type(await client.resume("x", named), perdure.Handle[int])
+    assert_type(await client.resume("x"), perdure.Handle[Any])
+    assert_type(await client.fork("x", perdure.Cut.LAST_STEP, named, id="y"), perdure.Handle[int])
+    assert_type(await client.fork("x", workflow=named), perdure.Handle[int])
+    assert_type(await client.fork("x"), perdure.Handle[Any])
+    assert_type(await client.rewind("x", "charge", named), perdure.Handle[int])
+    assert_type(await handle.resume(), perdure.Handle[str])
+    assert_type(await handle.fork(3, children={"a": "b"}), perdure.Handle[str])
+    assert_type(await handle.cancel(cascade=False), perdure.RunStatus)
+    assert_type(await client.cancel_many(["x"]), dict[str, perdure.RunStatus])
+    assert_type(await client.list_workflows(workflow=[named, "x"], status=perdure.RunStatus.FAILED), perdure.RunPage)
+    assert_type(await client.get_workflow("x"), perdure.RunDetails)
+    assert_type(await handle.steps(), tuple[perdure.StepDetails, ...])
+    await client.list_workflows(colour="red")  # type: ignore[call-arg]
+    await client.list_workflows(queue=3)  # type: ignore[arg-type]
+
+
+async def manages(handle: perdure.RunHandle[str]) -> None:
+    assert_type(perdure.resume("x", named), perdure.PendingStart[perdure.RunHandle[int]])
+    assert_type(perdure.fork("x", 3, named), perdure.PendingStart[perdure.RunHandle[int]])
+    assert_type(perdure.fork("x"), perdure.PendingStart[perdure.RunHandle[Any]])
+    assert_type(await perdure.rewind("x", perdure.Cut.step(2), named), perdure.RunHandle[int])
+    assert_type(await handle.resume(), perdure.RunHandle[str])
+    assert_type(await handle.fork(id="y"), perdure.RunHandle[str])
+    assert_type(perdure.cancel("x", cascade=False), perdure.PendingCall[perdure.RunStatus])
+    assert_type(await perdure.list_workflows(queue=["a", "b"]), perdure.RunPage)
+    assert_type(await handle.details(payloads=False), perdure.RunDetails)
+    perdure.rewind("x")  # type: ignore[call-overload]
+
+
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])
 steps: Step[[str], float] = weigh
 flows: Workflow[[], int] = named
