@@ -46,12 +46,33 @@ SAME_IN_CALLS = {
 
 
 def test_every_call_with_an_effect_is_compared() -> None:
-    assert CALLS == ["call_await_event", "call_receive", "call_send", "call_set_event", "call_start"]
+    assert CALLS == [
+        "call_await_event",
+        "call_await_runs",
+        "call_await_stream",
+        "call_close_stream",
+        "call_receive",
+        "call_send",
+        "call_set_event",
+        "call_start",
+        "call_write_stream",
+    ]
+
+
+OTHERWISE = {
+    ("which step may be written", "call_await_runs"),  # writes none
+    ("which calls are still to be done", "call_write_stream"),  # in a step also with a cancel that lets it finish
+    ("which calls are still to be done", "call_close_stream"),
+    ("which call was the last", "call_write_stream"),
+}
+"""Calls that do not say it as the others do."""
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("what", SAME_IN_CALLS)
 def test_all_calls_say_the_same(call: str, what: str) -> None:
+    if (what, call) in OTHERWISE:
+        return
     assert part(sql(call), *SAME_IN_CALLS[what]) == part(sql("call_send"), *SAME_IN_CALLS[what])
 
 
