@@ -33,6 +33,7 @@ def test_a_parked_run_says_what_it_waits_for(wait: WaitingFor, phrase: str) -> N
         ("perdure.recv", WaitKind.MESSAGE),
         ("perdure.get_event", WaitKind.EVENT),
         ("perdure.result", WaitKind.CHILD),
+        ("perdure.select_workflow", WaitKind.CHILD),
     ],
 )
 def test_a_call_that_waits_in_memory_is_a_named_wait_too(name: str, kind: WaitKind) -> None:
