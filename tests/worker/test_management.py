@@ -7,6 +7,7 @@ import perdure
 import pytest
 from perdure.errors import NonExistentWorkflow, WorkflowCancelled, WorkflowConflict, WorkflowNotRewindable
 from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.store import runs
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
@@ -250,3 +251,15 @@ async def test_a_step_cancels_another_run_under_its_fence(client: perdure.Client
         assert await client.run(steps_cancel, target.id) == RunStatus.CANCELLED
     with pytest.raises(WorkflowCancelled, match="a step cancelled it"):
         await target.result(SOON)
+
+
+async def test_the_id_of_a_run_that_was_deleted_is_in_use_until_its_rows_are_removed(
+    client: perdure.Client, conn: Connection
+) -> None:
+    await client.start(child.options(id="r"), "x")
+    await client.delete("r")
+    with pytest.raises(perdure.WorkflowIdInUse, match="was deleted and is not removed yet"):
+        await client.start(child.options(id="r"), "x")
+    while await runs.purge_gone(conn, 10):
+        pass
+    assert await (await client.start(child.options(id="r"), "x")).status() is RunStatus.ENQUEUED

@@ -84,10 +84,15 @@ def distinct(pairs: Sequence[Pair]) -> dict[str, Pair]:
 
 def refuse_other(start: PreparedStart[Any], row: RunStart, there: ExistingRun, namespace: str) -> None:
     """Raises unless the run that has the id may be given for this start: `ConflictingWorkflow` for another run,
-    `WorkflowIdInUse` for any that this start has not made, if it says so."""
+    `WorkflowIdInUse` for any that this start has not made, if it says so, and for one that is about to be removed."""
     mine = row.token is not None and there.token == row.token
     if start.options.reuse == ReusePolicy.REJECT and not mine:
         raise WorkflowIdInUse(f"there is a run with the id {row.id}: {there.workflow}", row.id)
+    if there.deleted:
+        raise WorkflowIdInUse(
+            f"the run with the id {row.id} was deleted and is not removed yet: start it later, or with another id",
+            row.id,
+        )
     if there.namespace != namespace:
         raise ConflictingWorkflow(f"the id {row.id} belongs to a run in namespace {there.namespace}, not {namespace}")
     if there.workflow != row.workflow:

@@ -107,7 +107,9 @@ def namespace_of(what: str) -> str:
     """The namespace of the run that this code runs under. Raises `NotInWorkflow`."""
     scope = current_scope.get()
     if scope is None:
-        raise NotInWorkflow(f"{what} was called outside the body of a run; from a program of its own use perdure.Client")
+        raise NotInWorkflow(
+            f"{what} was called outside the body of a run; from a program of its own use perdure.Client"
+        )
     return scope.execution.claimed.namespace
 
 

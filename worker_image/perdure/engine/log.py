@@ -16,8 +16,8 @@ from perdure.model.management import Verb
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
-from perdure.store.management import Done
 from perdure.store.debounce import Debounce
+from perdure.store.management import Done
 
 
 class StepLog(Protocol):

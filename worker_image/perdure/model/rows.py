@@ -122,8 +122,8 @@ class ClaimedRun:
 
     @property
     def stem(self) -> str:
-        """How ids and keys begin that the run gives away. A step that is done again after a rewind gives others, so that
-        nothing of before is taken for the new one."""
+        """How ids and keys begin that the run gives away. A step that is done again after a rewind gives away others,
+        so that nothing of before is taken for the new one."""
         return self.id if self.rewinds == 0 else f"{self.id}~{self.rewinds}"
 
 

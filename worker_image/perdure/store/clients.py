@@ -54,6 +54,8 @@ class ExistingRun:
     token: int | None = None
     parent_id: str | None = None
     parent_step: int | None = None
+    deleted: bool = False
+    """Whether it is about to be removed: nobody can be given it, and its id is in use until then."""
 
     @property
     def failed(self) -> bool:
@@ -178,6 +180,7 @@ async def existing(connection: asyncpg.Connection[Any], ids: Iterable[str]) -> d
             token=row["start_token"],
             parent_id=row["parent_id"],
             parent_step=row["parent_step"],
+            deleted=row["deleted"],
         )
         for row in rows
     }

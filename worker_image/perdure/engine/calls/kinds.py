@@ -148,8 +148,8 @@ def start(kind: Kind[R]) -> PendingStart[R]:
 
 
 class Place:
-    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet). `stem`: how the ids begin
-    that it gives away."""
+    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet). `stem`: how the ids
+    begin that it gives away."""
 
     __slots__ = ("call", "index", "recorded", "run_id", "stem")
 

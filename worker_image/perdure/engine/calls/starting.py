@@ -109,6 +109,9 @@ class StartChild(Common, Generic[H]):
             raise calls.fail(
                 at, WorkflowIdInUse(f"{there.id} is the id of a run that is there; {name} was not started", there.id)
             )
+        if there.deleted:
+            what = f"{there.id} is the id of a run that was deleted and is not removed yet; {name} was not started"
+            raise calls.fail(at, WorkflowIdInUse(what, there.id))
         if there.workflow != name or not same_input(self.given, self.input, there.input):
             what = "with another input" if there.workflow == name else f"of {there.workflow}"
             raise calls.fail(at, ConflictingWorkflow(f"{there.id} is the id of a run {what}; {name} was not started"))
