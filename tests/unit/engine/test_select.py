@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import perdure
 import pytest
+from perdure.engine.execute import Execution
 from perdure.errors import (
     CancelRequested,
     InvalidArgument,
@@ -21,6 +22,7 @@ from perdure.model.rows import StepWrite
 from perdure.model.states import RunStatus, StepStatus
 
 from tests.support.engine import Engine, Held, failed, output_of, statuses, until
+from tests.support.memorylog import MemoryLog
 
 SELECT = "perdure.select"
 
@@ -871,3 +873,62 @@ async def test_a_select_that_is_never_awaited_has_used_its_index_and_is_named_in
     assert list(run.rows) == [3]
     assert "perdure.select (2)" in caplog.text
     assert "one (0)" not in caplog.text
+
+
+# -- stops and long histories
+
+
+async def test_a_loser_that_does_not_stop_is_waited_for_and_does_not_outlive_a_stop(engine: Engine):
+    @engine.step(name="deaf")
+    async def deaf():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            engine.bodies.append("told")
+            await asyncio.Event().wait()
+
+    quick = stepping(engine, "quick")
+
+    @engine.workflow
+    async def flow():
+        await perdure.select(deaf(), quick())
+        engine.bodies.append("over")
+
+    run = engine.run_of(flow)
+    claim = engine.claim(run, unwind=0.02)
+    await until(lambda: "told" in engine.bodies)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not claim.done
+    claim.interrupt(OwnershipLost("gone"))
+    assert await claim.ending() == Lost()
+    assert "over" not in engine.bodies
+    # The race was decided all the same.
+    assert [write.status for write in claim.log.writes if write.name == SELECT] == [StepStatus.SUCCEEDED]
+
+
+@pytest.mark.parametrize("decided", [True, False], ids=["decided", "only the winner recorded"])
+async def test_a_race_is_found_in_a_history_that_is_read_page_by_page(engine: Engine, decided: bool):
+    held, quick = Held(engine), stepping(engine, "quick")
+
+    @engine.workflow
+    async def flow():
+        await quick()
+        return (await perdure.select(slow=held.step(1), late=perdure.sleep(100), quick=quick())).name
+
+    run = engine.run_of(flow)
+    await engine.execute(run)
+    if not decided:
+        del run.rows[4]
+    claimed, log = run.claim(), MemoryLog(run)
+    rows, claimed.steps = claimed.steps, ()
+    asked: list[int] = []
+
+    async def more(after: int):
+        asked.append(after)
+        return [row for row in rows if row.index > after][:2]
+
+    execution = Execution(claimed, engine.registry, log, threads=engine.threads, more_history=more)
+    assert output_of(await execution.run()) == "quick"
+    assert asked[:3] == [-1, 1, 3]
+    assert engine.bodies == ["quick", "quick"]
