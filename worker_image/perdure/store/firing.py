@@ -8,6 +8,7 @@ one fires a tick, and one that dies over it leaves the tick to the next.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,9 +65,11 @@ async def fire_due(connection: Connection) -> Fired:
         careful = [each for each, _ in due if each.rule.overlap is not Overlap.ALLOW or each.queued is not None]
         names = [(each.namespace, each.name) for each in careful]
         running = await store.open_runs(connection, names) if names else {}
-        decisions = [
-            decide(schedule, now, busy=(schedule.namespace, schedule.name) in running) for schedule, now in due
-        ]
+        decisions: list[Decided] = []
+        for schedule, now in due:
+            decisions.append(decide(schedule, now, busy=(schedule.namespace, schedule.name) in running))
+            # After an outage one may take twenty milliseconds, and the loop has others to serve.
+            await asyncio.sleep(0)
         for each in decisions:
             if each.firing.cancel:
                 for run_id in running[each.schedule.namespace, each.schedule.name]:
