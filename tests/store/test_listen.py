@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from perdure.store import listen
-from perdure.store.listen import Listener, notify_ready
+from perdure.store.listen import Listener, notify_cancelled, notify_ready
 
 from tests.store.builders import Connection
 from tests.support.pgwait import eventually
@@ -17,12 +17,14 @@ class Heard:
         self.ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.gaps: asyncio.Queue[None] = asyncio.Queue()
         self.losses: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[list[str]] = asyncio.Queue()
         self.listener = Listener(
             url,
             lambda namespace, pool: self.ready.put_nowait((namespace, pool)),
             lambda: self.gaps.put_nowait(None),
             application_name="listener",
             on_lost=self.losses.put_nowait,
+            on_cancelled=self.cancelled.put_nowait,
         )
 
 
@@ -43,6 +45,17 @@ async def test_notifications_arrive_with_namespace_and_pool(heard: Heard, conn: 
     await notify_ready(conn, "other", "gpu")
 
     assert [await heard.ready.get(), await heard.ready.get()] == [("ns", "default"), ("other", "gpu")]
+
+
+async def test_cancelled_runs_are_told_many_at_once_and_are_no_pool(heard: Heard, conn: Connection) -> None:
+    await heard.gaps.get()
+
+    await notify_cancelled(conn, ["a/b", "c"])
+    await notify_ready(conn, "ns", "default")
+
+    assert await heard.cancelled.get() == ["a/b", "c"]
+    assert await heard.ready.get() == ("ns", "default")
+    assert heard.ready.empty()
 
 
 async def test_a_lost_session_is_opened_again_and_the_gap_is_told(heard: Heard, conn: Connection) -> None:

@@ -140,6 +140,11 @@ async def telling_mover(to: str) -> str:
     return "sent"
 
 
+@perdure.workflow(name="in.canceller", registry=flows)
+async def canceller(run_id: str) -> str:
+    return (await perdure.cancel(run_id)).name
+
+
 @perdure.step(name="in.charges", registry=flows, max_attempts=2, interval=0)
 async def charges() -> None:
     stage.said.append("tried")
@@ -203,6 +208,27 @@ async def test_the_beat_brings_a_graceful_cancel_to_a_preemptible_step(db: str, 
         assert await runs.cancel(conn, "r", CancelMode.GRACEFUL, "enough") is RunStatus.RUNNING
         assert await finished(conn, "r") is RunStatus.CANCELLED
     assert await conn.fetchval("SELECT status FROM perdure.workflow_steps") == StepStatus.RUNNING
+
+
+@pytest.mark.parametrize("mode", CancelMode)
+async def test_a_cancel_by_a_client_is_heard_long_before_the_next_beat(
+    db: str, conn: Connection, mode: CancelMode
+) -> None:
+    await enqueue(conn, "in.waits", run_id="r")
+    async with working(db, flows, lease_seconds=60.0), perdure.Client(db, namespace="ns") as client:
+        await says("begun")
+        assert await client.cancel("r", mode=mode) is RunStatus.RUNNING
+        assert await finished(conn, "r", 5.0) is RunStatus.CANCELLED
+
+
+async def test_a_cancel_by_another_run_is_heard_long_before_the_next_beat(db: str, conn: Connection) -> None:
+    await enqueue(conn, "in.waits", run_id="r")
+    async with working(db, flows, lease_seconds=60.0):
+        await says("begun")
+        await enqueue(conn, "in.canceller", "r", run_id="c")
+        assert await finished(conn, "r", 5.0) is RunStatus.CANCELLED
+        assert await finished(conn, "c") is RunStatus.SUCCEEDED
+    assert await output(conn, "c") == "RUNNING"
 
 
 async def test_a_preemptible_transaction_is_rolled_back_by_a_graceful_cancel(db: str, conn: Connection) -> None:

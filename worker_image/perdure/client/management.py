@@ -7,6 +7,7 @@ told of that matters to: workers that may take it, a parent that waits, waits of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from perdure.client.database import Database
@@ -41,7 +42,7 @@ from perdure.model.start import Seconds, positive_seconds
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import listing
 from perdure.store import management as store
-from perdure.store.listen import notify_ready
+from perdure.store.listen import notify_cancelled, notify_ready
 from perdure.store.wakes import Child, announce, announce_ends
 
 if TYPE_CHECKING:
@@ -72,12 +73,20 @@ async def carry_out(database: Database, watcher: Watcher, ids: Sequence[str], ve
         if ended := [each.id for each in managed if each.ended]:
             woken += await database.call(announce_ends, ended)
         pools |= {(each.namespace, each.pool) for each in woken if each.ready}
-        for namespace, pool in sorted(pools):
-            await database.call(notify_ready, namespace, pool)
+        await tell_ready(database, pools)
+        if isinstance(verb, Cancel | Delete) and (running := [each.id for each in managed if not each.status.finished]):
+            await database.call(notify_cancelled, running)
     except StoreUnavailable:
         # It is done; the sweeps of the workers wake whoever waits.
         pass
     return managed
+
+
+async def tell_ready(database: Database, pools: Iterable[tuple[str, str]]) -> None:
+    """Runs of these pools became claimable: their workers need not find out. Raises nothing of the database's."""
+    with suppress(StoreUnavailable):
+        for namespace, pool in sorted(pools):
+            await database.call(notify_ready, namespace, pool)
 
 
 # -- what is known of runs

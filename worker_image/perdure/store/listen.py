@@ -19,6 +19,9 @@ from perdure.store.statements import sql
 
 CHANNEL = "perdure_ready"
 ENDED_CHANNEL = "perdure_ended"
+
+CANCELLED = ":cancelled"
+"""Stands where else a namespace stands: runs were cancelled. No namespace is called so."""
 STREAMS_CHANNEL = "perdure_streams"
 
 ENDED_BYTES = 7900
@@ -34,6 +37,12 @@ BACKOFF_SECONDS = (0.2, 10.0)
 async def notify_ready(connection: asyncpg.Connection[Any], namespace: str, pool: str) -> None:
     """Tell the workers of a pool to claim now. Call it outside of any transaction."""
     await connection.execute(sql("notify_ready"), f"{namespace}/{pool}")
+
+
+async def notify_cancelled(connection: asyncpg.Connection[Any], run_ids: Iterable[str]) -> None:
+    """Tell the workers of these runs to ask what is wanted of them. Call it outside of any transaction."""
+    for payload in _payloads(run_ids):
+        await connection.execute(sql("notify_ready"), f"{CANCELLED}/{payload}")
 
 
 async def notify_ended(connection: asyncpg.Connection[Any], run_ids: Iterable[str]) -> None:
@@ -123,8 +132,9 @@ class _Subscription:
 
 
 class Listener(_Subscription):
-    """Calls `on_ready(namespace, pool)` for each pool that has ready runs, and `on_gap()` after every (re)connection.
-    `on_lost(error)` says that it will connect again. All are called in the event loop and must not block."""
+    """Calls `on_ready(namespace, pool)` for each pool that has ready runs, `on_cancelled(ids)` for runs that were
+    cancelled and go on, and `on_gap()` after every (re)connection. `on_lost(error)` says that it will connect again.
+    All are called in the event loop and must not block."""
 
     def __init__(
         self,
@@ -134,10 +144,14 @@ class Listener(_Subscription):
         *,
         application_name: str,
         on_lost: Callable[[BaseException], None] = lambda _: None,
+        on_cancelled: Callable[[list[str]], None] = lambda _: None,
     ) -> None:
         def ready(payload: str) -> None:
-            namespace, _, pool = payload.partition("/")
-            on_ready(namespace, pool)
+            namespace, _, rest = payload.partition("/")
+            if namespace == CANCELLED:
+                on_cancelled(rest.split("\n"))
+            else:
+                on_ready(namespace, rest)
 
         super().__init__(url, CHANNEL, ready, on_gap, application_name=application_name, on_lost=on_lost)
 

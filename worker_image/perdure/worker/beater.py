@@ -35,6 +35,9 @@ BEATS_PER_LEASE = 3
 LONGEST_INTERVAL = 10.0
 """Seconds between beats with a long lease: a beat also brings what was asked of the runs."""
 
+EARLY_SECONDS = 0.05
+"""Seconds between being asked to beat early and doing so: what a burst of cancels asks for is one beat."""
+
 BLOCKED_LEASES = 2
 """Leases for which the loop may fail to answer before the process ends."""
 
@@ -77,10 +80,17 @@ class Beater:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._stop: asyncio.Event | None = None
+        self._early = asyncio.Event()
 
     def start(self) -> None:
         """Begin to beat; the registration counted as the first beat."""
         self._thread.start()
+
+    def hurry(self) -> None:
+        """Something was asked of a run here: beat soon, and hear of it. From the worker's loop."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._early.set)
 
     async def stop(self) -> None:
         """End. Returns when the thread has ended; the lease is left to run out or be given up by others."""
@@ -122,7 +132,7 @@ class Beater:
     async def _beat_on(self, link: Link) -> None:
         unanswered = failures = 0
         # A registration that took several attempts may be older than a beat.
-        await asyncio.sleep(max(0.0, self._interval - self._lease.age()))
+        await self._pause(max(0.0, self._interval - self._lease.age()))
         while True:
             if failures:
                 await asyncio.sleep(min(self._interval, backoff(failures)))
@@ -153,7 +163,17 @@ class Beater:
                 return None
             self._lease.extend(sent_at)
             self._tell(self._heard.rows, stamp, rows)
-            await asyncio.sleep(self._interval)
+            await self._pause(self._interval)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next beat is due, or soon when it was asked for."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._early.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(EARLY_SECONDS)
+        self._early.clear()
 
     def _report(self, error: Exception, failures: int) -> None:
         self._metrics.count(names.STORE_ERRORS, "beat", error_class(error))

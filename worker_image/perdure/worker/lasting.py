@@ -7,7 +7,7 @@ it along, so that ends and statuses of its runs are still told; every connection
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
 
 from perdure.store.pooler import pooled
@@ -28,8 +28,8 @@ STEP_THREADS = "perdure-step"
 
 
 class Lasting:
-    """See the module. `status_api` None writes no statuses. `wake`: there may be runs to claim here. `busy`: runs held
-    now."""
+    """See the module. `status_api` None writes no statuses. `wake`: there may be runs to claim here. `asked`: something
+    is wanted of these runs. `busy`: runs held now."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Lasting:
         metrics: Metrics,
         *,
         wake: Callable[[], None],
+        asked: Callable[[Container[str]], None],
         busy: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -51,7 +52,7 @@ class Lasting:
         # Nobody else's: whoever waits for a run's end should not wait behind the reading of a status.
         self.notifier = Notifier(self.link("news"), metrics)
         # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
-        self._ear = None if pooled(database_url) else Ear(database_url, self._ready, wake)
+        self._ear = None if pooled(database_url) else Ear(database_url, self._ready, wake, asked)
         self.wakes = Wakes(self.link("wakes"), settings.pool, metrics, self.tell)
         self._sweeper = Sweeper(self.link("sweeper"), settings.lease_seconds, metrics, self.tell)
         self.reporter = None if status_api is None else Reporter(status_api, self.link("reports"), metrics)

@@ -7,14 +7,16 @@ recorded (the engine flushes first, rule R14), and is told to the run's journal 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import asyncpg
 
 from perdure.errors import OwnershipLost, StoreUnavailable
-from perdure.model.management import Rewind, Verb
+from perdure.model.management import Cancel, Delete, Rewind, Verb
 from perdure.model.rows import StepWrite
 from perdure.store import management as store
+from perdure.store.listen import notify_cancelled
 from perdure.store.management import CallerLost, Done
 from perdure.store.pool import is_transient
 from perdure.store.transaction import Claim
@@ -54,6 +56,9 @@ class Managing:
             write.output = done.output
             caller.committed_elsewhere(write, done.flags)
         self._tell(done)
+        if isinstance(verb, Cancel | Delete) and done.managed is not None and not done.managed.status.finished:
+            with suppress(Exception):  # the next beat brings it
+                await self._link.call(notify_cancelled, [done.managed.id])
         return done
 
     def _tell(self, done: Done) -> None:

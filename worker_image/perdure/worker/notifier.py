@@ -7,7 +7,7 @@ hurries what polling finds anyway, so a failure is logged and forgotten.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from perdure.store.listen import Listener, notify_ended, notify_ready
 from perdure.telemetry import names
@@ -69,13 +69,20 @@ class Notifier(Service):
 
 
 class Ear(Service):
-    """Hears what others send; `heard` is told the namespace and pool, `missed` that something may have been missed."""
+    """Hears what others send; `heard` is told the namespace and pool, `asked` which runs were cancelled, `missed` that
+    something may have been missed."""
 
     name = "listener"
 
-    def __init__(self, url: str, heard: Callable[[str, str], None], missed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        heard: Callable[[str, str], None],
+        missed: Callable[[], None],
+        asked: Callable[[Container[str]], None],
+    ) -> None:
         super().__init__()
-        self._listener = Listener(url, heard, missed, application_name="perdure-listener")
+        self._listener = Listener(url, heard, missed, application_name="perdure-listener", on_cancelled=asked)
 
     async def run(self) -> None:
         """Listen for ever."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -232,6 +232,11 @@ class Session:
 
     def _beat(self, stamp: int, rows: Sequence[OwnedRun]) -> None:
         self.carry_out(self.machine.beat(stamp, rows))
+
+    def asked(self, run_ids: Container[str]) -> None:
+        """Something is wanted of these runs: if one is here, hear soon what it is."""
+        if any(key.id in run_ids for key in self._runs):
+            self._beater.hurry()
 
     def _dead(self, why: str) -> None:
         if not self.lost.done():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import StrEnum
 from typing import Any
 
@@ -85,7 +85,13 @@ class Worker:
         self.when_set_up: Callable[[], None] = lambda: None
         """Called when the bootstrap hook has returned; set before the start."""
         self._lasting = Lasting(
-            settings, database_url, status_api, self.metrics, wake=self._wake, busy=lambda: self.busy
+            settings,
+            database_url,
+            status_api,
+            self.metrics,
+            wake=self._wake,
+            asked=self._asked,
+            busy=lambda: self.busy,
         )
         self._session: Session | None = None
         self.resident = Residence(settings, registry.manifest(), self._claiming, self.metrics)
@@ -280,6 +286,10 @@ class Worker:
     def _wake(self) -> None:
         if self._session is not None:
             self._session.claimer.wake()
+
+    def _asked(self, run_ids: Container[str]) -> None:
+        if self._session is not None:
+            self._session.asked(run_ids)
 
     async def _pause(self, seconds: float) -> None:
         try:
