@@ -130,9 +130,13 @@ def covered(found: Evidence) -> Counter[str]:
     quiet = sum(row["name"] == STEP_NAMES["debounce"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     races = sum(row["name"] == STEP_NAMES["race"] for row in steps)
     lost = sum(row["status"] == StepStatus.DROPPED for row in steps)
+    streams = sum(row["name"] == STEP_NAMES["read"] and row["status"] == StepStatus.FAILED for row in steps)
+    refused = sum(row["name"] == STEP_NAMES["start"] and row["status"] == StepStatus.FAILED for row in steps)
     seen = {
+        "starts_refused": refused,
         "races_decided": races,
         "branches_dropped": lost,
+        "streams_read_to_their_end": streams,
         "debounced_starts": quiet,
         "failures_of_children_handled": failed,
         "ends_of_others_selected": others,
