@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import perdure
 import pytest
 from perdure.api import step, workflow
 from perdure.engine.registry import Registry
 from perdure.errors import InsideStep, InsideWorkflow, InvalidArgument
 from perdure.model.states import RunStatus
+from perdure.store import debounce as store
+from perdure.store import sweeps
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
@@ -74,6 +77,26 @@ async def test_of_many_starts_one_run_is_left_with_the_input_of_the_last(
         assert await handles[-1].result(20.0) == "a@4"
         after = await client.debounce(index.prepare("a", 9), key="a", delay=60)
         assert after != handles[0]
+
+
+async def test_a_call_whose_answer_is_lost_is_made_again_and_does_nothing_more(
+    conn: Connection, client: perdure.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Committed, and the run has begun before the call is made again: it is not the first of another run."""
+    real, lost = store.debounce, [True]
+
+    async def losing(connection: Any, namespace: str, asked: Any) -> str:
+        run_id = await real(connection, namespace, asked)
+        if lost and lost.pop():
+            await become_due(conn)
+            await sweeps.wake_due(conn, 10)
+            raise asyncpg.ConnectionDoesNotExistError("the answer is lost")
+        return run_id
+
+    monkeypatch.setattr("perdure.client.client.debounce", losing)
+    handle = await client.debounce(index.prepare("a", 1), key="a", delay=60)
+    assert await handle.status() is RunStatus.ENQUEUED
+    assert await conn.fetchval("SELECT count(*) FROM perdure.workflows") == 1
 
 
 async def test_a_body_postpones_what_programs_have_started(db: str, conn: Connection, client: perdure.Client) -> None:

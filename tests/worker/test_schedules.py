@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import perdure
 import pytest
 from perdure.api import step, workflow
@@ -481,6 +482,23 @@ async def test_trigger_starts_a_run_now_whatever_the_rule_and_the_pause_say(
             region, name, *_ = await handle.result(20.0)
             assert (region, name) == ("eu", "s")
     assert len(await run_ids(conn)) == 4
+
+
+async def test_a_trigger_whose_answer_is_lost_starts_one_run(
+    conn: Connection, client: perdure.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.schedules.create(schedule())
+    real, lost = store.start, [True]
+
+    async def losing(connection: Any, wanted: Any) -> Any:
+        started = await real(connection, wanted)
+        if lost and lost.pop():
+            raise asyncpg.ConnectionDoesNotExistError("the answer is lost")
+        return started
+
+    monkeypatch.setattr(store, "start", losing)
+    handle = await client.schedules.trigger("s")
+    assert await run_ids(conn) == [handle.id]
 
 
 async def test_backfill_starts_the_ticks_of_the_past_that_have_no_run(conn: Connection, client: perdure.Client) -> None:
