@@ -114,7 +114,7 @@ async def test_a_rewound_run_gets_its_message_again_and_starts_a_new_child(
 ) -> None:
     async with working(db):
         handle = await client.start(parent.options(id="p"), "g")
-        await client.send("p", "hello", "orders")
+        await handle.send("hello", "orders")
         with pytest.raises(ValueError, match="is shut"):
             await handle.result(SOON)
         await open_gate(conn, "g")

@@ -109,12 +109,15 @@ async def test_a_handle_does_with_its_run_what_the_free_calls_do(engine: Engine)
         await handle.delete()
         await handle.set_delay(5)
         await handle.set_attributes({"a": 1, "b": None})
+        await handle.send("hello", "topic", key="k")
         assert await handle.details() == DETAILS
         assert await handle.steps() == (STEP,)
 
     run = engine.run_of(body)
     run.world.answers = {OneRun("r"): DETAILS, StepQuery("r"): (STEP,)}
+    run.world.runs["r"] = _existing("r")
     output_of(await engine.execute(run))
+    assert run.world.inboxes == {("r", "topic"): ['"hello"']}
     assert run.world.managed == [("r", verb) for _, verb in CALLS.values()]
     assert output_of(await engine.execute(run)) is None
 

@@ -71,6 +71,7 @@ class RunHandle(Generic[R]):
     delete = managed.delete
     set_delay = managed.set_delay
     set_attributes = managed.set_attributes
+    send = managed.send
     details = managed.details
     steps = managed.steps
 

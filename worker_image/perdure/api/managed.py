@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.api.calls import send as send_to
 from perdure.engine.calls.kinds import build, start
 from perdure.engine.calls.management import (
     REASON,
@@ -84,3 +85,8 @@ def steps(
 ) -> PendingCall[tuple[StepDetails, ...]]:
     """Its recorded steps: `perdure.list_steps`."""
     return build(steps_of(StepQuery(self.id, after, limit, payloads)))
+
+
+def send(self: RunHandle[Any], value: Any, topic: str = "", key: str | None = None) -> PendingCall[None]:
+    """Send the run a message: `perdure.send`."""
+    return send_to(self.id, value, topic, key)

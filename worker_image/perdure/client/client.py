@@ -21,6 +21,7 @@ from perdure.client import management, reading
 from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle, limit_of
+from perdure.client.messages import send_message
 from perdure.client.news import News
 from perdure.client.queues import Queues
 from perdure.client.resident import Resident
@@ -29,18 +30,14 @@ from perdure.client.several import join, select
 from perdure.client.starts import batches, row_of
 from perdure.client.waits import Waits
 from perdure.client.watcher import Watcher
-from perdure.engine.calls.arguments import key_of, run_id_of, topic_of
-from perdure.engine.calls.messages import callers_key
+from perdure.engine.calls.arguments import run_id_of
 from perdure.engine.codec import encode
 from perdure.engine.context import outside_of_runs
-from perdure.errors import NonExistentWorkflow, StoreUnavailable
-from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text, new_run_id
-from perdure.store import clients as store
+from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text
 from perdure.store.debounce import Debounce, debounce
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
 from perdure.store.pooler import pooled, with_pooler
-from perdure.store.wakes import Message, announce
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -262,18 +259,7 @@ class Client:
         and `key` are 1 to 255 printable characters. Raises `EncodingFailed`, `InvalidArgument`, `NonExistentWorkflow`,
         and `StoreUnavailable`, after which sending again is safe with a key.
         """
-        text = encode(value, "the message")
-        message = Message(
-            run_id_of(to), topic_of(topic), f"sent:{new_run_id()}" if key_of(key) is None else callers_key(str(key))
-        )
-        if not await self._database.persist(store.send, to, topic, message.key, text):
-            raise NonExistentWorkflow(f"there is no run {to} to send a message to")
-        try:
-            woken = await self._database.call(announce, [message], [])
-        except StoreUnavailable:
-            # It is there; the sweeps of the workers wake its receiver.
-            return
-        self._news.ready((each.namespace, each.pool) for each in woken if each.ready)
+        self._news.ready(await send_message(self._database, to, value, topic, key))
 
     # What runs publish.
     get_event = reading.get_event

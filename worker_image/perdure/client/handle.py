@@ -125,6 +125,7 @@ class Handle(Generic[R]):
     delete = managed.delete
     set_delay = managed.set_delay
     set_attributes = managed.set_attributes
+    send = managed.send
     details = managed.details
     steps = managed.steps
 

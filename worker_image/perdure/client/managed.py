@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.client.management import REASON, carry_out, details_of, steps_of
+from perdure.client.management import REASON, carry_out, details_of, steps_of, tell_ready
+from perdure.client.messages import send_message
 from perdure.model.listing import RunDetails, StepDetails, StepQuery
 from perdure.model.management import Cancel, Cut, Delay, Delete, Resume, Rewind, attributes_of, cut_of, fork_of
 from perdure.model.start import Seconds, positive_seconds
@@ -80,3 +81,8 @@ async def set_delay(self: Handle[Any], delay: Seconds) -> None:
 async def set_attributes(self: Handle[Any], attributes: Mapping[str, Any]) -> None:
     """Set attributes of the run: `Client.set_attributes`."""
     await carry_out(self._database, self._watcher, [self.id], attributes_of(attributes))
+
+
+async def send(self: Handle[Any], value: Any, topic: str = "", key: str | None = None) -> None:
+    """Send the run a message: `Client.send`."""
+    await tell_ready(self._database, await send_message(self._database, self.id, value, topic, key))
