@@ -176,16 +176,16 @@ async def test_join_takes_no_place_and_records_nothing(engine: Engine):
     parked(await engine.execute(run))
 
 
-async def test_join_waits_for_one_after_the_other(engine: Engine):
+async def test_join_waits_for_the_last_that_has_not_ended(engine: Engine):
     run = all_of(engine, "a", "b", "c")
     ending = parked(await engine.execute(run))
-    assert (ending.waiting_for.on, ending.waiting_for.name) == (("child:a",), "a, b, c")
-    end(run, "a")
+    assert (ending.waiting_for.on, ending.waiting_for.name) == (("child:c",), "a, b, c")
     end(run, "b")
-    ending = parked(await engine.execute(run))
-    assert (ending.waiting_for.on, ending.waiting_for.name) == (("child:c",), "c")
-    assert run.world.run_waits == ["a", "c"]
     end(run, "c")
+    ending = parked(await engine.execute(run))
+    assert (ending.waiting_for.on, ending.waiting_for.name) == (("child:a",), "a")
+    assert run.world.run_waits == ["c", "a"]
+    end(run, "a")
     assert output_of(await engine.execute(run)) == "over"
 
 

@@ -200,7 +200,8 @@ class PendingResults(PendingCall[tuple[Any, ...]]):
 
 
 async def join(calls: Calls, runs: Sequence[str], place: int) -> None:
-    """Wait for one of those that have not ended after the other: mostly the others have ended by then.
+    """Wait for the last of those that have not ended, as often as there is one: mostly the others, which were started
+    before it, have ended by then.
 
     A run that is not there ends this one, but where this wait was over before: there it has been removed since then.
     """
@@ -209,12 +210,12 @@ async def join(calls: Calls, runs: Sequence[str], place: int) -> None:
         with calls.busy():
             seen = await calls.look(calls.log.statuses_of(left))
             left = await _going(calls, left, seen, place)
-            if left and left[0] not in seen.own:
-                await calls.listening.to(left[:1])
+            if left and left[-1] not in seen.own:
+                await calls.listening.to(left[-1:])
                 seen = await calls.look(calls.log.statuses_of(left))
                 now = await _going(calls, left, seen, place)
-                if now and now[0] != left[0]:
-                    continue  # for the next one nobody listens yet
+                if now and now[-1] != left[-1]:
+                    continue  # for this one nobody listens yet
                 left = now
         if not left:
             return
@@ -222,7 +223,7 @@ async def join(calls: Calls, runs: Sequence[str], place: int) -> None:
         def why(_: float, left: tuple[str, ...] = left) -> WaitingFor:
             return WaitingFor(KIND, _some(left), f"it waits for the ends of {_some(left)}")
 
-        await calls.wait(Wait(why, None, child_key(left[0]), seen.wake_seq, calls.hold_at(place)))
+        await calls.wait(Wait(why, None, child_key(left[-1]), seen.wake_seq, calls.hold_at(place)))
 
 
 async def _going(calls: Calls, runs: tuple[str, ...], seen: Statuses, place: int) -> tuple[str, ...]:
