@@ -133,6 +133,6 @@ async def test_how_other_runs_stand_comes_with_the_count_of_wakes(conn: Connecti
     seen = await calls.look_at_runs(conn, "r1", ["done", "r1", "nobody"])
     assert seen.wake_seq == 4
     assert seen.runs == {
-        "done": RunOutcome(RunStatus.SUCCEEDED, '"out"'),
-        "r1": RunOutcome(RunStatus.RUNNING),
+        "done": RunOutcome(RunStatus.SUCCEEDED, '"out"', workflow="x", own=False),
+        "r1": RunOutcome(RunStatus.RUNNING, workflow="x", own=False),
     }
