@@ -162,11 +162,11 @@ class Client:
     async def debounce(
         self, start: PreparedStart[R], key: str, delay: Seconds, cap: Seconds | None = None
     ) -> Handle[R]:
-        """Start a run after `delay`, or postpone the one that an earlier call with this key has started and give it this
-        input instead: `client.debounce(index.prepare(document), key=document, delay=5, cap=60)`.
+        """Start a run after `delay`, or postpone the one that an earlier call with this key has started, and give it
+        this input instead: `client.debounce(index.prepare(document), key=document, delay=5, cap=60)`.
 
-        As `perdure.debounce` in the body of a run. Durable on return, and done once also when an answer was lost. Raises
-        `InvalidArgument`, `StoreUnavailable`, `InsideWorkflow` and `InsideStep`.
+        As `perdure.debounce` in the body of a run. Durable on return, and done once also when an answer was lost.
+        Raises `InvalidArgument`, `StoreUnavailable`, `InsideWorkflow` and `InsideStep`.
         """
         self._outside_of_runs("Client.debounce", "perdure.debounce")
         times = check_debounce(start, key, delay, cap)

@@ -130,8 +130,8 @@ WAKES = Metric(
 SCHEDULE_TICKS = Metric(
     "perdure_schedule_ticks_total",
     Kind.COUNTER,
-    "Ticks of schedules that this process settled, by outcome: started, skipped (a run before it had not ended), missed "
-    "(nobody was there in time).",
+    "Ticks of schedules that this process settled, by outcome: started, skipped (a run before it had not ended), "
+    "missed (nobody was there in time).",
     ("outcome",),
     emitted_by=_BOTH,
 )
