@@ -85,6 +85,15 @@ async def test_a_rejecting_start_whose_answer_was_lost_finds_its_own_run(
         await client.start(rejecting, "1", 5)
 
 
+async def test_a_prepared_start_that_is_made_again_finds_its_own_run(client: perdure.Client, conn: Connection) -> None:
+    """As after `StoreUnavailable`: nobody knows then whether it was made."""
+    start, other = rejecting.prepare("1", 5), rejecting.prepare("1", 5)
+    assert await client.start_many([start]) == await client.start_many([start])
+    with pytest.raises(WorkflowIdInUse):
+        await client.start_many([other])
+    assert await rows(conn) == 1
+
+
 async def test_of_one_list_two_rejecting_starts_of_an_id_are_refused(client: perdure.Client, conn: Connection) -> None:
     with pytest.raises(WorkflowIdInUse):
         await client.start_many([rejecting.prepare("1", 5), rejecting.prepare("1", 5)])

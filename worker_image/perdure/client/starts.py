@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,9 +20,6 @@ BATCH_RUNS = 1000
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Inputs in one statement, unless a single one is larger: what a client and Postgres hold in memory at once."""
-
-TOKEN_BITS = 63
-"""Of a token: the column is a signed integer of eight bytes."""
 
 Pair = tuple[PreparedStart[Any], RunStart]
 
@@ -48,7 +44,7 @@ def row_of(start: PreparedStart[Any], pool: str) -> RunStart:
         partition_key=options.partition_key or "",
         deduplication_id=options.deduplication_id,
         attributes=None if options.attributes is None else attributes_text(options.attributes),
-        token=secrets.randbits(TOKEN_BITS) if asks_whether_new(start) else None,
+        token=start.token if asks_whether_new(start) else None,
         max_run_attempts=None if definition is None else definition.max_run_attempts,
     )
 
