@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import perdure
 import pytest
+from perdure.engine.registry import Registry
 from perdure.model.calls import Otherwise, Receive
 from perdure.model.outcome import Parked, Succeeded
 from perdure.model.rows import StepWrite, WaitingFor
@@ -17,6 +20,7 @@ from perdure.store.calls import RunCalls
 
 from tests.reconcile.harness import Place, claim_one, condition, end, eventually, register, running, spawned
 from tests.support.controlplane import ApiError
+from tests.support.workerproc import working
 
 FLOW = {"workflow": "flows.hello"}
 KNOWS = ("workflow:flows.hello",)
@@ -64,6 +68,33 @@ async def test_a_signal_wakes_the_run_that_waits_for_it_and_says_that_it_is_deli
     assert shown["status"]["workflowId"] == uid
     assert shown["status"]["deliveredAt"]
     assert shown["status"]["observedGeneration"] == 1
+
+
+@dataclass
+class Approval:
+    by: str
+    granted: bool
+
+
+async def test_a_signal_arrives_as_a_recv(place: Place) -> None:
+    """From `kubectl apply` to the body of the workflow, and its result back in the status."""
+    registry = Registry()
+
+    @perdure.workflow(name="flows.hello", registry=registry)
+    async def approved() -> str:
+        answer = await perdure.recv("approval", type=Approval)
+        assert answer is not None
+        return f"{answer.by}: {answer.granted}"
+
+    async with (
+        running(place.settings(), place.url),
+        working(place.url, registry, namespace=place.namespace, poll_seconds=60.0, lease_seconds=300.0),
+    ):
+        await place.apply("order", FLOW)
+        await place.until("order", lambda status: status.get("phase") == "Waiting", "it waits for the answer")
+        await place.apply("yes", signal(), KIND)
+        shown = await place.until("order", lambda status: status.get("phase") == "Succeeded", "succeeded")
+    assert shown["status"]["output"] == "ann: True"
 
 
 async def test_kubectl_waits_for_the_delivery(place: Place) -> None:
