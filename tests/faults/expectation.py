@@ -25,6 +25,7 @@ STEP_NAMES = {
     "race": "perdure.select",
     "now": "perdure.now",
     "noted": "f.noted",
+    "told": "f.tells",
     "send": "perdure.send",
     "recv": "perdure.recv",
     "set": "perdure.set_event",

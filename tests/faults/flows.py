@@ -171,10 +171,6 @@ def _retried(node: Node, value: int) -> perdure.PendingCall[int]:
     return retried(node["key"], value, node["ms"], node["fails"])
 
 
-def _parked(node: Node, value: int) -> Awaitable[int]:
-    return parked(node["key"], value, node["fails"])
-
-
 async def _caught(node: Node, value: int) -> int:
     try:
         return await failing(node["key"])
@@ -346,13 +342,14 @@ CALLS: dict[str, Callable[[Node, int], perdure.PendingCall[int]]] = {"step": _st
 INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "step": _step,
     "retried": _retried,
-    "parked": _parked,
+    "parked": lambda node, value: parked(node["key"], value, node["fails"]),
     "caught": _caught,
     "gather": _gather,
     "sequence": lambda node, value: _sequence(node["nodes"], value),
     "sleep": _sleep,
     "race": races.race,
     "chance": races.chance,
+    "told": races.told,
     "transaction": lambda node, value: in_a_transaction(node["key"], value, node["fails"], node["once"]),
     "keyed": _keyed,
     "children": _children,

@@ -154,6 +154,13 @@ class _Walk:
         self._step("noted", output=result)
         return result
 
+    def told(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._step("told", output=result)
+        self._call("recv", value)
+        self._call("recv", None)
+        return result
+
     def children(self, node: Node, value: int) -> int:
         found = [self._start(Program(nodes)) for nodes in node["programs"]]
         with self.together():
@@ -310,6 +317,7 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "sleep": _Walk.sleep,
     "race": _Walk.race,
     "chance": _Walk.chance,
+    "told": _Walk.told,
     "transaction": _Walk.transaction,
     "keyed": _Walk.keyed,
     "children": _Walk.children,
