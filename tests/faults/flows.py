@@ -251,6 +251,27 @@ async def _watch(node: Node, _value: int) -> int:
         return mixed(node["key"], 1)
 
 
+async def _sole(node: Node, value: int) -> int:
+    sole = interpret.options(id=f"{perdure.current().run_id}.{node['key']}", reuse="reject")
+    child = await sole.start({"nodes": node["nodes"]})
+    try:
+        await sole.start({"nodes": node["nodes"]})
+    except perdure.WorkflowIdInUse:
+        return mixed(node["key"], await child.result() + value)
+    return -1
+
+
+async def _again(node: Node, value: int) -> int:
+    mine = interpret.options(id=f"{perdure.current().run_id}.{node['key']}")
+    for each in (mine, mine.options(reuse="rerun-failed")):
+        child = await each.start({"nodes": node["nodes"]})
+        try:
+            await child.result()
+        except ValueError:
+            value = mixed(node["key"], value)
+    return value
+
+
 async def _quiet(node: Node, value: int) -> int:
     key = f"{perdure.current().run_id}/{node['key']}"
     handle = await perdure.debounce(interpret.prepare({"nodes": node["nodes"]}), key, node["seconds"])
@@ -357,6 +378,8 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "late": _late,
     "watched": _watched,
     "watch": _watch,
+    "sole": _sole,
+    "again": _again,
     "quiet": _quiet,
     "family": _children,
     "trap": _trap,

@@ -82,9 +82,9 @@ class _Walk:
         """Id of a child that is started now."""
         return f"{self._run_id}-{len(self.found.steps)}"
 
-    def _start(self, program: Program, how: str = "start") -> Expected:
+    def _start(self, program: Program, how: str = "start", child: str = "") -> Expected:
         """Start a run; what must come of it."""
-        child = self._next_child
+        child = child or self._next_child
         self.found.children[child] = program
         self._call(how, child)
         return expected(program, child)
@@ -195,6 +195,17 @@ class _Walk:
         # With the whole family cancelled it may see that of the other before its own.
         self._add(replace(failed, status=StepStatus.SUCCEEDED, output=node["seen"], first=failed))
         return mixed(node["key"], int(json.loads(node["seen"])))
+
+    def sole(self, node: Node, value: int) -> int:
+        child = self._start(Program(node["nodes"]), child=f"{self._run_id}.{node['key']}")
+        self._other_call("start", StepStatus.FAILED)
+        return mixed(node["key"], self._result(child) + value)
+
+    def again(self, node: Node, value: int) -> int:
+        for _ in range(2):
+            self._result(self._start(Program(node["nodes"]), child=f"{self._run_id}.{node['key']}"))
+            value = mixed(node["key"], value)
+        return value
 
     def quiet(self, node: Node, value: int) -> int:
         return mixed(node["key"], self._result(self._start(Program(node["nodes"]), "debounce")) + value)
@@ -325,6 +336,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "late": _Walk.late,
     "watched": _Walk.watched,
     "watch": _Walk.watch,
+    "sole": _Walk.sole,
+    "again": _Walk.again,
     "quiet": _Walk.quiet,
     "family": _Walk.family,
     "trap": _Walk.trap,

@@ -278,6 +278,14 @@ class _Maker:
         nodes = [*self._flat()[:1], self.make("trap")]
         return {"nodes": nodes, "how": how, "timeout": round(random.uniform(0.2, 2), 3)}
 
+    def sole(self, _depth: int) -> Node:
+        """A child that must be the first of its id, and a second start of it, which is refused."""
+        return {"nodes": self._flat()}
+
+    def again(self, _depth: int) -> Node:
+        """A child that fails, and is run again by another start of its id."""
+        return {"nodes": [*self._flat(), self.make("fail")]}
+
     def quiet(self, _depth: int) -> Node:
         """A debounced start, which is no child, and whose run is waited for."""
         return {"nodes": self._flat(), "seconds": self._random.choice((0.02, 0.3, 1.6))}
@@ -340,6 +348,8 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "handled": _Maker.handled,
     "late": _Maker.late,
     "watched": _Maker.watched,
+    "sole": _Maker.sole,
+    "again": _Maker.again,
     "quiet": _Maker.quiet,
     "family": _Maker.family,
     "trap": _Maker.trap,
@@ -381,5 +391,7 @@ KINDS: dict[str, float] = {
     "handled": 3,
     "late": 1.5,
     "quiet": 2,
+    "sole": 2,
+    "again": 2,
     "watched": 3,
 }

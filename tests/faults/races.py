@@ -1,4 +1,4 @@
-"""What the one workflow of the faults does with `select`, with time and with chance. Used by `flows`."""
+"""What the one workflow of the faults does with `select`, with time, with chance and in steps. Used by `flows`."""
 
 from __future__ import annotations
 
@@ -52,3 +52,17 @@ async def race(node: Node, value: int) -> int:
 async def chance(node: Node, value: int) -> int:
     at = await perdure.now()
     return await noted(node["key"], value, at.isoformat(), f"{perdure.uuid4()} {perdure.random().random()}")
+
+
+async def told(node: Node, value: int) -> int:
+    """A step that is written where it is called sends its own run a message, each time that it is tried."""
+    key, me = node["key"], perdure.current().run_id
+
+    async def tell(value: int) -> int:
+        await begun(key)
+        await perdure.send(me, value, key, key=key)
+        return mixed(key, value)
+
+    result = await perdure.run_step("f.tells", tell, value)
+    heard = await perdure.recv(key)
+    return result if heard == value and await perdure.recv(key, timeout=0) is None else -1

@@ -139,9 +139,11 @@ ALTER TABLE perdure.workflow_steps ADD CONSTRAINT faults_refuse CHECK (output NO
 CREATE VIEW faults.zombie_step_writes AS
 SELECT s.*
   FROM faults.step_writes s
- CROSS JOIN LATERAL (SELECT s.app = 'perdure-sweeper' AND s.old_status = 40 AND s.status = 20
-                            AND (s.fence, s.seq) = (s.old_fence, s.old_seq)
-                            AND s.run_status IN (10, 20) AND s.run_worker IS NULL AS reopened) AS by_retry
+ CROSS JOIN LATERAL (SELECT s.old_status = 40 AND s.status = 20
+                            AND (s.fence, s.seq) = (s.old_fence, s.old_seq) AND s.run_worker IS NULL
+                            -- A start that runs again what has failed may come from anywhere.
+                            AND (s.app = 'perdure-sweeper' AND s.run_status IN (10, 20) OR s.run_status IN (60, 80))
+                            AS reopened) AS by_retry
  WHERE NOT coalesce(by_retry.reopened, false)
    AND NOT (coalesce(s.run_status = 30 AND s.run_worker = s.app AND s.run_fence = s.fence
                      OR s.ended_here AND s.ended_by = s.app AND s.ended_fence = s.fence, false)
@@ -158,4 +160,5 @@ SELECT r.*
            WHEN r.old_status = 10 AND r.status = 30 THEN r.worker = r.app AND r.worker_state = 10
            WHEN r.old_status = 30 THEN r.worker IS NULL AND (r.app = r.old_worker OR r.worker_state IN (30, 40))
            WHEN r.old_status IN (10, 20, 40) THEN r.worker IS NULL AND r.status <> 30
+           WHEN r.old_status IN (60, 80) THEN r.worker IS NULL AND r.status = 10
        END, false)
