@@ -222,7 +222,9 @@ async def inside() -> None:
 
 
 async def steps_at_the_call(parcel: str) -> None:
-    assert_type(charge.options(max_attempts=3, timeout=None, interval=timedelta(seconds=1))(1), perdure.PendingStep[str])
+    assert_type(
+        charge.options(max_attempts=3, timeout=None, interval=timedelta(seconds=1))(1), perdure.PendingStep[str]
+    )
     assert_type(await move.options(preemptible=True)(1, to="y"), list[str])
     assert_type(charge(1).map_error(lambda error: ValueError(str(error))), perdure.PendingStep[str])
     assert_type(perdure.sleep(1).map_error(lambda error: error), perdure.PendingCall[None])
