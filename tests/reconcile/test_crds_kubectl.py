@@ -89,7 +89,15 @@ def test_labels_and_annotations_of_the_chart_never_displace_its_own() -> None:
             assert metadata["annotations"] == {"helm.sh/resource-policy": "keep" if kept else "none", "a": "b"}
 
 
-@pytest.mark.parametrize("path", ["examples/order/workflow.yaml", "examples/declared/workflow.yaml"])
+EXAMPLES = [
+    "examples/order/workflow.yaml",
+    "examples/declared/workflow.yaml",
+    "examples/approval/workflow.yaml",
+    "examples/approval/signal.yaml",
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_the_examples_apply(definitions: RunningControlPlane, path: str) -> None:
     namespace = definitions.new_namespace()
     assert "created" in definitions.kubectl("-n", namespace, "apply", "-f", ROOT / path)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import asyncpg
 import perdure
 import pytest
+from perdure.api import registering
 from perdure.engine.registry import Registry
 from perdure.model.calls import Otherwise, Receive
 from perdure.model.outcome import Parked, Succeeded
@@ -18,7 +21,7 @@ from perdure.model.states import StepStatus
 from perdure.store import calls
 from perdure.store.calls import RunCalls
 
-from tests.reconcile.harness import Place, claim_one, condition, end, eventually, register, running, spawned
+from tests.reconcile.harness import ROOT, Place, claim_one, condition, end, eventually, register, running, spawned
 from tests.support.controlplane import ApiError
 from tests.support.workerproc import working
 
@@ -95,6 +98,31 @@ async def test_a_signal_arrives_as_a_recv(place: Place) -> None:
         await place.apply("yes", signal(), KIND)
         shown = await place.until("order", lambda status: status.get("phase") == "Succeeded", "succeeded")
     assert shown["status"]["output"] == "ann: True"
+
+
+async def test_the_example_of_an_approval_runs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is in examples/approval, with a decision before that is none."""
+    registry = Registry()
+    monkeypatch.setattr(registering, "default_registry", registry)
+    folder = ROOT / "examples/approval"
+    spec = spec_from_file_location("expense_flows", folder / "flows.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    long: dict[str, float] = {"poll_seconds": 60.0, "lease_seconds": 300.0}
+    async with (
+        running(place.settings(), place.url),
+        working(place.url, registry, namespace=place.namespace, pool="expenses", **long),
+    ):
+        for file in ("workflow.yaml", "signal.yaml"):
+            if file == "signal.yaml":
+                await place.apply("unclear", signal(workflowName="expense-7", value={"granted": "perhaps"}), KIND)
+                await place.until("unclear", says("Delivered"), "delivered", KIND)
+            await asyncio.to_thread(place.plane.kubectl, "apply", "-n", place.namespace, "-f", folder / file)
+        shown = await place.until("expense-7", lambda status: status.get("phase") == "Succeeded", "succeeded")
+    assert shown["status"]["output"].endswith(": 19.99 to ann")
 
 
 async def test_kubectl_waits_for_the_delivery(place: Place) -> None:

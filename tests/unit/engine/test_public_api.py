@@ -10,7 +10,15 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_mypy_accepts_what_is_right_and_refuses_what_is_wrong():
-    command = [sys.executable, "-m", "mypy", "--strict", "tests/typing/public_api.py", "examples/order/flows.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "tests/typing/public_api.py",
+        "examples/order/flows.py",
+        "examples/approval/flows.py",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
