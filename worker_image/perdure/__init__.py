@@ -1,6 +1,5 @@
 """Perdure: durable workflows as Kubernetes resources, at Postgres speed. The public API and nothing else."""
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from perdure import idempotency
@@ -87,6 +86,7 @@ from perdure.model.queues import Queue, QueueLimits, RateLimit
 from perdure.model.schedules import CatchUp, Overlap, ScheduledTick, ScheduleInfo
 from perdure.model.start import NO_TIMEOUT, ReusePolicy, StartOptions
 from perdure.model.states import CancelMode, RunStatus
+from perdure.telemetry.build import VERSION
 
 WorkflowNotFound = NonExistentWorkflow
 """The same error, under the name that says why a call by id failed."""
@@ -94,10 +94,7 @@ WorkflowNotFound = NonExistentWorkflow
 if TYPE_CHECKING:
     from perdure.instance import Instance, InstanceSettings, launch, shutdown
 
-try:
-    __version__ = version("perdure")
-except PackageNotFoundError:  # from a source tree that is not installed
-    __version__ = "0+source"
+__version__ = VERSION
 
 __all__ = [
     "NO_TIMEOUT",

@@ -126,7 +126,8 @@ def outside_of_runs(what: str, instead: str) -> None:
 
 
 def outside_of_bodies(what: str) -> None:
-    """Raises `InsideWorkflow` in the body of a run: what a client says there is not recorded, and differs at a replay."""
+    """Raises `InsideWorkflow` in the body of a run: what a client says there is not recorded, and may differ at a
+    replay."""
     scope = current_scope.get()
     if scope is not None and scope.index is None:
         raise InsideWorkflow(

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from perdure import __version__
 from perdure.api import default_registry
 from perdure.declarative import register as register_declared
 from perdure.engine.registry import Registry
 from perdure.errors import ConfigurationError, PerdureError
 from perdure.store.pool import database_url
 from perdure.telemetry import logs, names
+from perdure.telemetry.build import VERSION
 from perdure.telemetry.http import HttpServer, exposition, probe
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.answers import StatusApi
@@ -89,7 +89,7 @@ def main() -> int:
         if not settings.modules:
             raise ConfigurationError("PERDURE_MODULES is empty: name the modules that define workflows, with commas")
         metrics = new_metrics()
-        metrics.set(names.BUILD_INFO, 1, "worker", __version__)
+        metrics.set(names.BUILD_INFO, 1, "worker", VERSION)
         probes = Probes(settings)
         with _serving(settings, probes, metrics):
             registry = load_modules(settings.modules)
