@@ -88,7 +88,7 @@ N = len(OWNED)
 FROM = ["9999-01-01", ""]
 """Where a list begins that has the newest first."""
 
-LISTED = "workflows_listed_live workflows_listed_succeeded workflows_listed_others"
+LISTED = "workflows_listed_open workflows_listed_succeeded workflows_listed_others"
 
 SCHEDULES = [f"s{n:06}" for n in range(1, 101)]
 RULE = ["0 * * * *", "UTC", "skip", "latest", 3600.0, 0.0]
