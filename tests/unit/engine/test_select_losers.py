@@ -4,8 +4,10 @@ import asyncio
 import threading
 
 import perdure
+from perdure.errors import DecodingFailed
 from perdure.model.calls import Receive, RunOutcome
 from perdure.model.states import RunStatus, StepStatus
+from perdure.store.clients import ExistingRun
 
 from tests.support.engine import Engine, Held, output_of, statuses, until
 from tests.support.races import deliver, shown, stepping
@@ -220,3 +222,62 @@ async def test_an_event_may_win(engine: Engine):
     run.world.events["other", "ready"] = '"yes"'
     run.wake_seq += 1
     assert output_of(await claim.ending()) == [None, 0, "yes"]
+
+
+async def test_the_first_end_of_several_runs_may_win(engine: Engine):
+    @engine.workflow
+    async def flow():
+        return shown(await perdure.select(ended=perdure.select_workflow("a", "b"), late=perdure.sleep(0.5)))
+
+    run = engine.run_of(flow)
+    for other in ("a", "b"):
+        run.world.outcomes[other] = RunOutcome(RunStatus.RUNNING, own=False)
+    claim = engine.claim(run)
+    await until(lambda: bool(claim.execution._steps.backoffs))
+    run.world.outcomes["b"] = RunOutcome(RunStatus.SUCCEEDED, "1", own=False)
+    run.wake_seq += 1
+    assert output_of(await claim.ending()) == ["ended", 0, "b"]
+    assert output_of(await engine.execute(run)) == ["ended", 0, "b"]
+
+
+async def test_a_value_of_a_stream_may_win(engine: Engine):
+    @engine.workflow
+    async def flow():
+        return shown(await perdure.select(perdure.sleep(0.5), perdure.read_stream("other", "k")))
+
+    run = engine.run_of(flow)
+    claim = engine.claim(run)
+    await until(lambda: bool(claim.execution._steps.backoffs._waiting))
+    run.world.streams["other", "k"] = ['"first"']
+    run.wake_seq += 1
+    assert output_of(await claim.ending()) == [None, 1, "first"]
+
+
+async def test_time_sent_messages_and_events_that_are_set_may_win_too(engine: Engine):
+    @engine.workflow
+    async def flow():
+        won = [
+            (await perdure.select(perdure.sleep(60), call)).index
+            for call in (perdure.now(), perdure.send("run-1", 1, "t"), perdure.set_event("e", 1))
+        ]
+        return [*won, await perdure.recv("t"), await perdure.get_event("run-1", "e")]
+
+    run = engine.run_of(flow)
+    run.world.runs["run-1"] = ExistingRun("run-1", "default", "flow", "[]")
+    assert output_of(await engine.execute(run)) == [1, 1, 1, 1, 1]
+    assert output_of(await engine.execute(run)) == [1, 1, 1, 1, 1]
+
+
+async def test_a_message_that_does_not_fit_its_type_is_taken_and_its_error_wins(engine: Engine):
+    @engine.workflow
+    async def flow():
+        try:
+            await perdure.select(perdure.recv("t", type=int), perdure.sleep(60))
+        except DecodingFailed as error:
+            return error.code
+
+    run = engine.run_of(flow)
+    deliver(run, '"no number"')
+    assert output_of(await engine.execute(run)) == "PRD-402"
+    assert run.statuses()[2] == ("perdure.select", StepStatus.SUCCEEDED)
+    assert output_of(await engine.execute(run)) == "PRD-402"

@@ -30,6 +30,12 @@ def bad_branches(engine: Engine):
         "a coroutine function": lambda: perdure.select(quick(), coroutine),
         "a value": lambda: perdure.select(quick(), 1),
         "a start": lambda: perdure.select(quick(), child.start()),
+        "a run": lambda: perdure.select(quick(), child.run()),
+        "a resume": lambda: perdure.select(quick(), perdure.resume("other")),
+        "a fork": lambda: perdure.select(quick(), perdure.fork("other")),
+        "a rewind": lambda: perdure.select(quick(), perdure.rewind("other", 1)),
+        "a debounce": lambda: perdure.select(quick(), perdure.debounce(child.prepare(), "k", 1)),
+        "a join": lambda: perdure.select(quick(), perdure.join_workflows("other")),
         "a select": lambda: perdure.select(quick(), perdure.select(quick(), quick())),
         "the same call twice": lambda: perdure.select(*[quick()] * 2),
     }
