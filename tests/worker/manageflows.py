@@ -103,3 +103,8 @@ async def stale(name: str, run_id: str) -> str:
 @perdure.workflow(name="m.stale_run")
 async def stale_run(name: str, run_id: str) -> str:
     return await stale(name, run_id)
+
+
+@perdure.workflow(name="m.forks")
+async def forks(run_id: str) -> str:
+    return await (await perdure.fork(run_id, perdure.Cut.BEGINNING, child)).result()

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import perdure
 import pytest
 from perdure.errors import NonExistentWorkflow, WorkflowCancelled, WorkflowConflict, WorkflowNotRewindable
 from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.store import management as store
 from perdure.store import runs
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
 from tests.support.workerproc import effects, open_gate, until_effect, working
-from tests.worker.manageflows import child, manager, needs, parent, refused, stale_run, steps_cancel, waits
+from tests.worker.manageflows import child, forks, manager, needs, parent, refused, stale_run, steps_cancel, waits
 
 SOON = 20.0
 
@@ -263,3 +265,27 @@ async def test_the_id_of_a_run_that_was_deleted_is_in_use_until_its_rows_are_rem
     while await runs.purge_gone(conn, 10):
         pass
     assert await (await client.start(child.options(id="r"), "x")).status() is RunStatus.ENQUEUED
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["nothing was done", "the answer was lost"])
+async def test_what_a_run_does_with_another_is_done_once_over_a_cut_connection(
+    client: perdure.Client, db: str, conn: Connection, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    real, cuts = store.manage_for, 2
+
+    async def cut(*given: Any) -> Any:
+        nonlocal cuts
+        if cuts == 0:
+            return await real(*given)
+        cuts -= 1
+        if committed:
+            await real(*given)
+        raise ConnectionResetError("the line was cut")
+
+    monkeypatch.setattr(store, "manage_for", cut)
+    async with working(db):
+        await client.start(child.options(id="other"), "x")
+        assert await client.run(forks.options(id="boss"), "other") == "x"
+    assert cuts == 0
+    listed = await client.list_workflows(forked_from="other")
+    assert [run.id for run in listed.runs] == ["boss-0"]
