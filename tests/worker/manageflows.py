@@ -108,3 +108,8 @@ async def stale_run(name: str, run_id: str) -> str:
 @perdure.workflow(name="m.forks")
 async def forks(run_id: str) -> str:
     return await (await perdure.fork(run_id, perdure.Cut.BEGINNING, child)).result()
+
+
+@perdure.workflow(name="m.relies")
+async def relies(name: str) -> list[str]:
+    return await (await needs.start(name)).result()

@@ -14,7 +14,18 @@ from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
 from tests.support.workerproc import effects, open_gate, until_effect, working
-from tests.worker.manageflows import child, forks, manager, needs, parent, refused, stale_run, steps_cancel, waits
+from tests.worker.manageflows import (
+    child,
+    forks,
+    manager,
+    needs,
+    parent,
+    refused,
+    relies,
+    stale_run,
+    steps_cancel,
+    waits,
+)
 
 SOON = 20.0
 
@@ -289,3 +300,21 @@ async def test_what_a_run_does_with_another_is_done_once_over_a_cut_connection(
     assert cuts == 0
     listed = await client.list_workflows(forked_from="other")
     assert [run.id for run in listed.runs] == ["boss-0"]
+
+
+async def test_a_parent_that_failed_with_its_child_goes_on_once_both_are_taken_up(
+    client: perdure.Client, db: str, conn: Connection
+) -> None:
+    async with working(db):
+        handle = await client.start(relies.options(id="p"), "g")
+        with pytest.raises(ValueError, match="is shut"):
+            await handle.result(SOON)
+        await open_gate(conn, "g")
+        await handle.resume()
+        with pytest.raises(ValueError, match="is shut"):
+            await handle.result(SOON)
+        await client.resume("p-0")
+        await client.handle("p-0").wait(SOON)
+        await handle.resume()
+        assert await handle.result(SOON) == ["before", "g", "after"]
+        assert (await effects(conn, "p-0")).count(("before", "done")) == 1
