@@ -118,7 +118,7 @@ def clock_offset(seed: int, worker: int, start: int) -> float:
 
 def _statement(random: Random, number: int, kind: str) -> str:
     if kind in ("pause_after", "kill_late") or random.random() < 0.35:
-        return random.choice(("journal_commit", "journal_steps"))
+        return random.choice(("journal_commit", "journal_steps", "journal_next", "journal_done"))
     if random.random() < 0.2:
         return ""
     every = statements()

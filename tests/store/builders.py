@@ -77,8 +77,8 @@ def start(index: int = 0, seq: int = 1, **fields: Any) -> StepWrite:
     return StepWrite(index, seq, "s", StepStatus.RUNNING, "[]", **fields)
 
 
-def finish(index: int = 0, seq: int = 2, output: str = '"ok"', **fields: Any) -> StepWrite:
-    return StepWrite(index, seq, "s", StepStatus.SUCCEEDED, "[]", output, **fields)
+def finish(index: int = 0, seq: int = 2, output: str = '"ok"', input: str | None = "[]", **fields: Any) -> StepWrite:
+    return StepWrite(index, seq, "s", StepStatus.SUCCEEDED, input, output, **fields)
 
 
 def failure(index: int = 0, seq: int = 2, **fields: Any) -> StepWrite:

@@ -18,7 +18,7 @@ from perdure.model.states import StepStatus
 from perdure.model.streams import AwaitStream, CloseStream, WriteStream
 from perdure.store import calls, plain, statements, transaction, workers
 from perdure.store.calls import RunCalls
-from perdure.store.journal import FEW_STEPS
+from perdure.store.journal import DEFAULT_BACKOFF, FEW_STEPS, RunWrites, alone_of, alone_statement, statement
 from perdure.store.management import CallerLost, manage_for
 from perdure.store.transaction import Claim
 
@@ -43,8 +43,9 @@ class Fenced:
 
 
 def journal(*steps: StepWrite, ending: Ending | None = None, before: Sender | None = None) -> Fenced:
-    small = ending is None and len(steps) <= FEW_STEPS
-    name = "journal_steps" if small else "journal_commit"
+    writes = RunWrites("", 0, steps, ending)
+    alone = alone_of(writes)
+    name = statement("", [writes], DEFAULT_BACKOFF)[0] if alone is None else alone_statement("", writes, alone)[0]
     return Fenced(name, lambda conn, run: write(conn, run, *steps, ending=ending), before)
 
 
@@ -91,7 +92,12 @@ FENCED: dict[str, Fenced] = {
     "finish after its start": journal(finish(seq=LATE), before=running),
     "failure": journal(failure(seq=LATE), before=running),
     "finish and next start": journal(finish(seq=LATE), start(1, LATE + 1), before=running),
+    "finish and next start of a run alone": journal(
+        finish(seq=LATE, input=None), start(1, LATE + 1, fresh=True), before=running
+    ),
     "succeeded": journal(finish(7, LATE), ending=Succeeded("1")),
+    "succeeded alone": journal(finish(seq=LATE, input=None), ending=Succeeded("1"), before=running),
+    "succeeded without steps": journal(ending=Succeeded("1")),
     "failed": journal(finish(7, LATE), ending=Failed(ERROR)),
     "cancelled": journal(finish(7, LATE), ending=Cancelled("why")),
     "mismatch": journal(finish(7, LATE), ending=Mismatch(ERROR)),

@@ -217,6 +217,15 @@ CASES = [
     case("idempotency_finish", ["ns", "k000001", "t", None, None], "idempotency_keys_pkey", 1),
     case("idempotency_release", ["ns", "k000001", "t"], "idempotency_keys_pkey", 1),
     case("idempotency_sweep", [100], "idempotency_keys_expired idempotency_keys_pkey", 250),
+    case(
+        "journal_next", ["o000050", "w0001", 1, 3, 9, "1", 4, 10, "step", "[]"], "workflows_pkey workflow_steps_pkey", 8
+    ),
+    case(
+        "journal_done",
+        ["o000050", "w0001", 1, 3, 9, "1", "1"],
+        "workflows_pkey workflow_steps_pkey workflow_payloads_pkey",
+        10,
+    ),
     case("journal_steps", journal_writes(OWNED, "w0001", 0), "workflows_pkey", 40),
     case("journal_locked", [IDS], "workflows_pkey", 600),
     case("journal_was_mine", ["f000001", 1, "w0001"], "workflows_pkey", 1),

@@ -166,5 +166,5 @@ async def test_cancel_modes_and_thresholds_are_those_of_the_model(conn: Connecti
     assert f"status >= {int(FINISHED_FROM)}" in text
     assert f"status = {int(RunStatus.RUNNING)}" in text
     folder = Path(migrate.__file__).parent / "sql"
-    for name in ("journal_commit.sql", "journal_steps.sql"):
+    for name in ("journal_commit.sql", "journal_steps.sql", "journal_next.sql", "journal_done.sql"):
         assert f"t.status < {int(FINAL_FROM)}" in (folder / name).read_text()
