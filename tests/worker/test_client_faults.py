@@ -19,6 +19,7 @@ from perdure.errors import (
     WaitTimeout,
 )
 from perdure.model.states import CancelMode, RunStatus
+from perdure.store import clients as store
 from perdure.store import runs
 from perdure.worker.link import Connection
 
@@ -108,6 +109,18 @@ async def test_a_wait_that_comes_too_late_says_what_is_wrong_with_the_database(d
 
 
 # -- outages
+
+
+async def test_a_call_whose_connection_breaks_says_what_broke(db: str, conn: Connection, proxy: Proxy) -> None:
+    async with perdure.Client(proxy.through(db), "ns") as client:
+        await warm(client)
+        async with holding(db, ("LOCK TABLE perdure.workflows",)):
+            asking = asyncio.ensure_future(client._database.call(store.existing, ["any"]))
+            await until_waiting(conn)
+            proxy.cut()
+            with pytest.raises(StoreUnavailable) as error:
+                await asking
+        assert "released" not in error.value.message
 
 
 async def test_a_wait_goes_on_over_a_restart_of_the_database(db: str, pg_server: PostgresServer) -> None:

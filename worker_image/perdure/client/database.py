@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
@@ -88,7 +89,9 @@ class Database:
                 except BaseException as error:
                     # A cancelled statement may go on at the server: the next one must not wait behind it.
                     if not isinstance(error, asyncpg.PostgresError) or is_transient(error):
-                        connection.terminate()
+                        # One that broke by itself is out of the pool already, and says so instead of the error.
+                        with suppress(asyncpg.InterfaceError):
+                            connection.terminate()
                     raise
                 finally:
                     await pool.release(connection)

@@ -159,7 +159,7 @@ async def _alone(connection: asyncpg.Connection[Any], worker_id: str, writes: Ru
     flags = OwnedFlags(None if cancel is None else CancelMode(cancel), row["suspended"], row["wake_seq"])
     if writes.ending is None or row["awaited"] is None:
         return Ack(True, flags, None, writes.fence)
-    return Ack(True, flags, RunStatus.SUCCEEDED, writes.fence + 1, row["awaited"])
+    return Ack(True, flags, RunStatus.SUCCEEDED, writes.fence + 1, row["awaited"], row["waited"])
 
 
 def alone_statement(worker_id: str, writes: RunWrites, alone: Alone) -> tuple[str, tuple[Any, ...]]:

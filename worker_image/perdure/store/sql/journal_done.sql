@@ -34,7 +34,7 @@ WITH own AS MATERIALIZED (
       FROM own
      WHERE w.id = $1::text AND own.cancel_mode IS NULL
        AND ($4::integer IS NULL OR EXISTS (SELECT FROM finished))
-    RETURNING w.awaited
+    RETURNING w.awaited, w.waited
 ), payload AS (
     UPDATE perdure.workflow_payloads p SET output = $7::text, error = NULL
       FROM ended
@@ -42,6 +42,6 @@ WITH own AS MATERIALIZED (
 )
 SELECT own.cancel_mode, own.suspended, own.wake_seq,
        $4::integer IS NULL OR EXISTS (SELECT FROM finished) AS done,
-       ended.awaited
+       ended.awaited, ended.waited
   FROM own
   LEFT JOIN ended ON true
