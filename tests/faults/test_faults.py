@@ -220,6 +220,39 @@ def test_a_cancel_that_was_taken_must_end_the_run() -> None:
     assert judge([run], found) == []
 
 
+@pytest.mark.parametrize(
+    ("cancelled", "child", "problems"),
+    [
+        (RunStatus.RUNNING, RunStatus.CANCELLED, []),
+        (RunStatus.RUNNING, RunStatus.SUCCEEDED, [Kind.STEP_LOST]),
+        (None, RunStatus.CANCELLED, [Kind.RUN_LOST, Kind.STEP_LOST]),
+    ],
+    ids=["its own cancel", "the child has ended well", "nobody has cancelled it"],
+)
+def test_a_cancelled_run_may_hear_of_its_cancel_by_its_children(
+    cancelled: RunStatus | None, child: RunStatus, problems: list[Kind]
+) -> None:
+    sleepy = {"kind": "step", "key": "c", "ms": 0, "sync": False}
+    run = Started("r", Program([{"kind": "children", "key": "k", "programs": [[sleepy]]}]), cancelled=cancelled)
+    want = expected(run.program, "r")
+    [child_id] = want.children
+    _, found = healthy()
+    row = found.runs["r"]
+    ended = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
+    result = {"name": "perdure.result", "status": StepStatus.FAILED, "output": None, "attempts": 0}
+    steps = {
+        index: result
+        if step.name == result["name"]
+        else {"name": step.name, "status": step.status, "output": step.output, "attempts": step.failures}
+        for index, step in enumerate(want.steps)
+    }
+    asked = {"cancel_mode": "Immediate", "cancel_reason": "somebody wanted it"} if cancelled else {}
+    found.runs = {"r": {**row, **asked, "status": ended}, child_id: {**row, "status": child, "parent_id": "r"}}
+    found.steps, found.bodies = {"r": steps, child_id: {}}, {}
+    mine = [problem.kind for problem in judge([run], found) if problem.run == "r"]
+    assert mine == problems
+
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
