@@ -1,10 +1,12 @@
 """`perdure.select`: what becomes of the branches that lose, and of what they had begun."""
 
 import asyncio
+import json
 import threading
 
 import perdure
-from perdure.errors import DecodingFailed
+import pytest
+from perdure.errors import DecodingFailed, OwnershipLost
 from perdure.model.calls import Receive, RunOutcome
 from perdure.model.states import RunStatus, StepStatus
 from perdure.store.clients import ExistingRun
@@ -281,3 +283,48 @@ async def test_a_message_that_does_not_fit_its_type_is_taken_and_its_error_wins(
     assert output_of(await engine.execute(run)) == "PRD-402"
     assert run.statuses()[2] == ("perdure.select", StepStatus.SUCCEEDED)
     assert output_of(await engine.execute(run)) == "PRD-402"
+
+
+@pytest.mark.parametrize("told", ["before", "between"])
+async def test_wherever_a_worker_dies_there_is_one_winner_and_no_message_is_lost(engine: Engine, told: str):
+    """Dies after each number of turns of the loop, with or without what was on its way; then another goes on."""
+    gate = asyncio.Event()
+
+    @engine.step(name="step")
+    async def step():
+        await gate.wait()
+        return "done"
+
+    @engine.workflow
+    async def flow():
+        won = await perdure.select(step=step(), told=perdure.recv("t"), other=perdure.recv("u"))
+        return [shown(won), await perdure.recv("t", timeout=0), await perdure.recv("u", timeout=0)]
+
+    for turns in range(40):
+        for committed in (True, False):
+            gate.clear()
+            run = engine.run_of(flow)
+            if told == "before":
+                deliver(run, '"t"')
+                deliver(run, '"u"', "u")
+            claim = engine.claim(run)
+            for turn in range(turns):
+                if turn == turns // 2:
+                    gate.set()
+                await asyncio.sleep(0)
+            claim.interrupt(OwnershipLost("it died"))
+            await claim.ending()
+            if committed:
+                claim.log.commit()
+            if told == "between":
+                deliver(run, '"t"')
+                deliver(run, '"u"', "u")
+            gate.set()
+            (name, _, value), left, other = output_of(await engine.execute(run))
+            assert value == {"step": "done", "told": "t", "other": "u"}[name]
+            inbox = [json.loads(text) for texts in run.world.inboxes.values() for text in texts]
+            taken = [each for each in (value, left, other) if each not in (None, "done")]
+            assert sorted([*taken, *inbox]) == ["t", "u"]
+            assert output_of(await engine.execute(run))[0][0] == name
+            branches = [run.rows[index].status for index in range(3) if index in run.rows]
+            assert branches.count(StepStatus.SUCCEEDED) == 1
