@@ -230,7 +230,7 @@ async def steps_at_the_call(parcel: str) -> None:
     assert_type(perdure.sleep(1).map_error(lambda error: error), perdure.PendingCall[None])
     assert_type(perdure.run_step("weigh", len, parcel), perdure.PendingStep[int])
     assert_type(await perdure.run_step("fetch", fetch, max_attempts=2), dict[str, int])
-    assert_type(await perdure.run_step("closure", lambda: parcel.upper(), preemptible=False), str)
+    assert_type(await perdure.run_step("closure", lambda: f"{parcel}!", preemptible=False), str)
     assert_type(perdure.run_sync(perdure.send, "x", 1, topic="t"), None)
     info = perdure.current().step
     if info is not None:

@@ -50,7 +50,7 @@ class Determinism:
         return outcome
 
     def draw(self, what: str) -> bytes:
-        """Random bytes that are the same at each replay, also of a fork: by the run, and how many were drawn of this kind."""
+        """Random bytes, the same at each replay, also of a fork: by the run, and how many were drawn of this kind."""
         count = self._drawn[what] = self._drawn.get(what, 0) + 1
         run = self._run.claimed
         return sha256(f"{run.seed or run.id}/{what}/{count}".encode()).digest()

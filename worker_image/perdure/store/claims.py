@@ -124,8 +124,8 @@ async def take(
 ) -> Taken:
     """Take at most `limit` ready runs out of these ranges, each from its place on; they are this worker's, durably, on
     return. Partitions take turns in the order in which they first occur. The limits of the queue hold: of all that is
-    committed, no claim makes more runs of it run at once or begin in a time than they say. `limited`: it is known to have
-    some, which saves a question and decides nothing.
+    committed, no claim makes more runs of it run at once or begin in a time than they say. `limited`: it is known to
+    have some, which saves a question and decides nothing.
 
     Fewer than `limit` does not mean that the ranges are empty: rows that others are taking are skipped.
     """
