@@ -90,10 +90,5 @@ LARGE = {
     "a message, two faults": Protocol(("recv",), faults=2),
     "the end of another run between steps": Protocol(("step", "await", "step"), faults=1),
     "the end of another run between steps, a cancel": Protocol(("step", "await", "step"), faults=1, requests=CANCEL),
-    "the end of another run between steps, suspended and resumed": Protocol(
-        ("step", "await", "step"), faults=1, requests=SUSPEND_AND_RESUME
-    ),
-    "the end of another run between steps, a clean stop": Protocol(("step", "await", "step"), faults=1, requests=STOP),
-    "the end of another run and a cancel, two faults": Protocol(("await",), faults=2, requests=CANCEL),
 }
 """Explored whole by `make model`: minutes, and some gigabytes of memory."""
