@@ -132,9 +132,13 @@ def covered(found: Evidence) -> Counter[str]:
     races = sum(row["name"] == STEP_NAMES["race"] for row in steps)
     lost = sum(row["status"] == StepStatus.DROPPED for row in steps)
     streams = sum(row["name"] == STEP_NAMES["read"] and row["status"] == StepStatus.FAILED for row in steps)
+    forks = sum(row["name"] == STEP_NAMES["fork"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    cancels = sum(row["name"] == STEP_NAMES["cancel"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     refused = sum(row["name"] == STEP_NAMES["start"] and row["status"] == StepStatus.FAILED for row in steps)
     seen = {
         "starts_refused": refused,
+        "runs_forked": forks,
+        "runs_cancelled_by_runs": cancels,
         "races_decided": races,
         "branches_dropped": lost,
         "streams_read_to_their_end": streams,

@@ -20,6 +20,8 @@ STEP_NAMES = {
     "transaction": "f.transaction",
     "start": "perdure.start",
     "debounce": "perdure.debounce",
+    "fork": "perdure.fork",
+    "cancel": "perdure.cancel",
     "result": "perdure.result",
     "select": "perdure.select_workflow",
     "race": "perdure.select",

@@ -207,6 +207,17 @@ class _Walk:
             value = mixed(node["key"], value)
         return value
 
+    def copied(self, node: Node, value: int) -> int:
+        first = self._result(self._start(Program(node["nodes"])))
+        return mixed(node["key"], first + self._result(self._start(Program(node["nodes"]), "fork")) + value)
+
+    def stopped(self, node: Node, value: int) -> int:
+        self._start(Program(node["nodes"]))
+        # Its worker may have it, or nobody: who cancels it is told which.
+        self._add(ExpectedStep(STEP_NAMES["cancel"], StepStatus.SUCCEEDED, None, 0, (), any_output=True))
+        self._other_call("result", StepStatus.FAILED)
+        return mixed(node["key"], value)
+
     def quiet(self, node: Node, value: int) -> int:
         return mixed(node["key"], self._result(self._start(Program(node["nodes"]), "debounce")) + value)
 
@@ -338,6 +349,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "watch": _Walk.watch,
     "sole": _Walk.sole,
     "again": _Walk.again,
+    "copied": _Walk.copied,
+    "stopped": _Walk.stopped,
     "quiet": _Walk.quiet,
     "family": _Walk.family,
     "trap": _Walk.trap,

@@ -86,7 +86,6 @@ SPEAKS = ("key", "values", "closes", "nodes")
 LISTENS = ("key", "messages", "nodes")
 """What the child of a talk knows of it."""
 
-
 WATCHES = ("key", "how", "timeout")
 """What the child that waits for another one knows of that, beside its id."""
 
@@ -350,6 +349,8 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "watched": _Maker.watched,
     "sole": _Maker.sole,
     "again": _Maker.again,
+    "copied": _Maker.sole,
+    "stopped": lambda maker, _: {"nodes": [*maker._flat()[:1], maker.make("trap")]},
     "quiet": _Maker.quiet,
     "family": _Maker.family,
     "trap": _Maker.trap,
@@ -393,5 +394,7 @@ KINDS: dict[str, float] = {
     "quiet": 2,
     "sole": 2,
     "again": 2,
+    "copied": 2,
+    "stopped": 1.5,
     "watched": 3,
 }

@@ -1,0 +1,36 @@
+"""Interpreters of nodes that do something with a run of their own: a fork of it, its cancel. See `flows`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import perdure
+from perdure.model.states import CancelMode
+
+from tests.faults.programs import Node, mixed
+
+
+async def copied(node: Node, value: int) -> int:
+    """A child, and a fork of it that does all of it again under an id of its own."""
+    child = await _interpret().start({"nodes": node["nodes"]})
+    first = await child.result()
+    fork = await child.fork()
+    return mixed(node["key"], first + await fork.result() + value)
+
+
+async def stopped(node: Node, value: int) -> int:
+    """A child that never ends by itself, and is cancelled."""
+    child = await _interpret().start({"nodes": node["nodes"]})
+    await child.cancel("a program cancelled it", mode=CancelMode.IMMEDIATE)
+    try:
+        await child.result()
+    except perdure.AwaitedWorkflowCancelled:
+        return mixed(node["key"], value)
+    return -1
+
+
+def _interpret() -> Any:
+    """The workflow that interprets programs, these nodes among it."""
+    from tests.faults.flows import interpret
+
+    return interpret
