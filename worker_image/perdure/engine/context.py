@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class StepInfo:
     """The attempt that runs now. `attempt` is 1 for the first; failures only count, so a crash repeats a number.
 
-    `idempotency_key` is the same for every attempt and every claim: give it to outside services that know such keys.
+    `idempotency_key` is the same for every attempt and every claim: give it to outside services that know such keys. A
+    step that is done again because its run was rewound has another.
     """
 
     index: int
