@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from perdure.errors import OwnershipLost
-from perdure.model.outcome import Parked, Released, Succeeded
+from perdure.model.outcome import Cancelled, Parked, Released, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import RunStatus
 from perdure.store import runs
@@ -120,9 +120,10 @@ async def test_an_ending_whose_answer_was_lost_is_known_as_our_own(
     conn: Connection, db: str, pg_server: Any, ending: Any, status: RunStatus
 ) -> None:
     async with Proxy(pg_server.port) as proxy, bench(conn, proxy.through(db)) as here:
-        # The connection knows the statement of endings from here on: it needs no answer before it sends one.
-        (before,) = await here.claim("before")
+        # The connection knows the statements of endings from here on: it needs no answer before it sends one.
+        before, another = await here.claim("before", "another")
         await before.end(Succeeded("1"))
+        await another.end(Cancelled("by the test"))
         (run,) = await here.claim("r")
         await run.start(step(0, 1, RUNNING))
         proxy.hold_answers()

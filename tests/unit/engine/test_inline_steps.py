@@ -188,7 +188,7 @@ class Local:
         ("x", len, {"timeout": 0}),
         ("x", len, {"preemptible": True}),
     ],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
 async def test_a_refused_inline_step_takes_no_index(engine: Engine, name, body, options):
     @engine.workflow
