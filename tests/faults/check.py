@@ -220,11 +220,11 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
 
 
 def _of_its_own_cancel(step: Row, want: Expected, found: Evidence) -> bool:
-    """Whether it is the end of a child that a cancelled run has recorded: its cancel may reach the child, and be what
-    it hears of it, before it has ended itself."""
+    """Whether it is the end of a child, or of its stream, that a cancelled run has recorded: its cancel may reach the
+    child, and be what it hears of it, before it has ended itself."""
     children = (found.runs.get(child, {}) for child in want.children)
     cancelled = any(child.get("status") == RunStatus.CANCELLED for child in children)
-    return cancelled and step["name"] == CallName.RESULT and step["status"] == StepStatus.FAILED
+    return cancelled and step["name"] in (CallName.RESULT, CallName.READ_STREAM) and step["status"] == StepStatus.FAILED
 
 
 def _wrong_order(want: Expected, steps: Mapping[int, Row]) -> list[str]:

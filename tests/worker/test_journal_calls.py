@@ -72,6 +72,18 @@ async def test_more_calls_than_one_statement_takes_are_all_done_in_order(here: B
     assert await sent(here.conn) == [(str(index), None) for index in range(700)]
 
 
+async def test_what_was_done_before_a_call_that_waits_for_a_lock_is_answered_as_done(here: Bench, db: str) -> None:
+    """Calls of several kinds are several statements: when a later one fails, the earlier ones are committed."""
+    free = await here.claim(*(f"r{number}" for number in range(6)))
+    locked = await here.claim(*(f"s{number}" for number in range(6)))
+    async with holding(db, ("SELECT FROM perdure.workflows WHERE id LIKE 's%' FOR UPDATE",)):
+        waiting = [asyncio.ensure_future(run.call(set_event(0, 1))) for run in locked]
+        answers = await asyncio.gather(*(run.call(send(0, 1, run.run_id)) for run in free))
+        assert [answer.done for answer in answers] == [True] * 6
+    assert all(answer.done for answer in await asyncio.gather(*waiting))
+    assert len(await sent(here.conn)) == 6
+
+
 async def test_a_cancel_refuses_a_call_and_is_told(here: Bench) -> None:
     (run,) = await here.claim("r")
     await runs.cancel(here.conn, "r", CancelMode.IMMEDIATE, "why")

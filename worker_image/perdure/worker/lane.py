@@ -106,6 +106,9 @@ class Lane(Service):
         try:
             answers = await self._link.call(call_store.execute, self._worker_id, asked)
         except Exception as error:
+            # They are a statement for each kind: those before the one that failed are committed.
+            for entry in chosen.values():
+                entry.uncertain = True
             await self._failed(chosen, error)
             return
         self._failures = 0
