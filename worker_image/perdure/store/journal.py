@@ -2,8 +2,8 @@
 
 One statement: ownership is tested and locked once, everything written hangs on that. What was sent once may be
 sent again unchanged for ever: it writes nothing twice. After a lost answer `was_mine` tells one's own ending from
-a lost claim. What a run alone writes from step to step has statements of its own, which take Postgres a third of the
-time (`_alone`).
+a lost claim. What a run alone writes from step to step has statements of its own, which take little more than a third
+of the time (`_alone`).
 """
 
 from __future__ import annotations

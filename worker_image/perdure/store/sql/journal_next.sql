@@ -1,6 +1,6 @@
 -- Purpose: from one step to the next, of a single run: the result of the one, the start of the other, or only one of
--- both. What journal_steps says without its arrays: a run alone waits for this at each step, and it takes Postgres a
--- third of the time.
+-- both. What journal_steps says without its arrays: a run alone waits for this at each step, and has its answer in
+-- little more than a third of the time.
 -- Run by: the worker's journal, for what was never sent before. After a lost answer the same is said by journal_steps.
 -- Locks: the run's row FOR NO KEY UPDATE: the only test of ownership (R1, R15). Expected index: the primary keys.
 -- `finished`: the step's start was answered, so its row is there; `done` is false if it was not changed, and then it
