@@ -163,7 +163,11 @@ async def test_a_run_is_shown_while_it_runs_and_when_it_has_ended(shop: Shop) ->
         revision = await shop.conn.fetchval("SELECT reported_revision FROM perdure.workflows WHERE id = $1", run_id)
         assert revision == last["revision"]
         assert worker.metrics.value(names.STATUS_WRITES, "ok") >= 2
-        assert worker.metrics.value(names.REPORTS_PENDING) == 0
+
+        async def none_pending() -> bool:
+            return worker.metrics.value(names.REPORTS_PENDING) == 0
+
+        await eventually(none_pending, "no report is left")
 
 
 async def test_a_run_without_a_resource_is_not_reported(shop: Shop) -> None:
@@ -200,7 +204,11 @@ async def test_a_deleted_resource_ends_the_reports_not_the_run(shop: Shop) -> No
             return worker.metrics.value(names.STATUS_WRITES, "gone") >= 1
 
         await eventually(gone, "the report is dropped")
-        assert worker.metrics.value(names.REPORTS_PENDING) == 0
+
+        async def none_pending() -> bool:
+            return worker.metrics.value(names.REPORTS_PENDING) == 0
+
+        await eventually(none_pending, "also what the end of the run had asked for is dropped")
     with pytest.raises(ApiError):
         await shop.place.get("order")
 
