@@ -1,6 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format demo demo-down dev bench faults model generate golden cluster-up cluster-down clean
+.PHONY: help venv test lint format demo demo-down dev bench faults model features generate golden cluster-up cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ faults: venv ## random programs under faults, counted; FAULT_SECONDS=300 SEED=1
 
 model: venv ## every state of larger instances of the protocol's model; minutes
 	@.venv/bin/python -m tests.model
+
+features: venv ## write the feature table anew; fails where a test is not there, is skipped or did not pass
+	@PYTHONPATH=hack .venv/bin/python -m features
 
 generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write

@@ -18,7 +18,7 @@ LONGEST_FILE = 400
 LENGTH_COUNTS_FOR = ("*.py", "*.sql", "hack/*", "charts/perdure/templates/*")
 TAIL = 60
 
-TOOLS = ("localcluster", "testrun", "demolib", "benchmarks")
+TOOLS = ("localcluster", "testrun", "demolib", "features", "benchmarks")
 """Packages that are no part of the wheel; those of pyproject.toml are."""
 
 Check = Callable[[], str]
