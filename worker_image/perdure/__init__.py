@@ -22,6 +22,7 @@ from perdure.api.management import (
     set_attributes,
     set_delay,
 )
+from perdure.api.patching import deprecate_patch, patch
 from perdure.api.schedules import scheduled_tick
 from perdure.api.streams import close_stream, read_stream, write_stream
 from perdure.api.sync import run_sync
@@ -183,6 +184,7 @@ __all__ = [
     "current",
     "debounce",
     "delete",
+    "deprecate_patch",
     "fork",
     "gather",
     "get_event",
@@ -195,6 +197,7 @@ __all__ = [
     "list_steps",
     "list_workflows",
     "now",
+    "patch",
     "random",
     "read_stream",
     "recv",

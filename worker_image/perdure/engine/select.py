@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from perdure.engine.calls.alone import AloneCall
 from perdure.engine.calls.kinds import DurableCall
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.pending import PendingCall, PendingStart, PendingStep
@@ -91,6 +92,8 @@ def _check(branches: Sequence[PendingCall[Any]]) -> None:
             )
         if isinstance(branch, PendingStart):
             raise SelectMisused(f"{branch.name} is no branch of a select: a run would be started or not as it goes")
+        if isinstance(branch, AloneCall):
+            raise SelectMisused(f"{branch.name} is no branch of a select: it is awaited on its own")
         if isinstance(branch, PendingStep) and branch.definition.transaction is not None:
             raise SelectMisused(
                 f"transaction {branch.name} is no branch of a select: what is committed would depend on how it goes"

@@ -43,6 +43,7 @@ class CallName(StrEnum):
     LIST_WORKFLOWS = "perdure.list_workflows"
     LIST_STEPS = "perdure.list_steps"
     NOW = "perdure.now"
+    PATCH = "perdure.patch"
 
 
 CHILD_PREFIX = "child:"

@@ -53,6 +53,14 @@ def event_name(value: str) -> str:
     return value
 
 
+def change_name(value: str) -> str:
+    """The name of a change of a body. Raises `InvalidArgument`."""
+    if value is None:
+        raise InvalidArgument("a patch has a name")
+    check_text("the name of a patch", value, TEXT_MAX)
+    return value
+
+
 def stream_name(value: str) -> str:
     """The key of a stream. Raises `InvalidArgument`."""
     if value is None:

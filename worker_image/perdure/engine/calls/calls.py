@@ -20,7 +20,7 @@ from perdure.engine.log import StepLog
 from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, ReleaseRequested
 from perdure.model.calls import CHILD_PREFIX, CallAnswer, Outcomes, OwnCall, RunOutcome, child_key
 from perdure.model.outcome import ErrorRecord, Mismatch
-from perdure.model.rows import OwnedFlags, StepWrite
+from perdure.model.rows import OwnedFlags, RecordedStep, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 
 if TYPE_CHECKING:
@@ -177,6 +177,10 @@ class Calls:
     async def was_beyond(self, index: int) -> bool:
         """Whether an earlier claim has recorded anything at this index or behind it."""
         return await self._steps.recorded_from(index)
+
+    def recorded(self, index: int) -> RecordedStep | None:
+        """What is recorded at the index of the next call, once `was_beyond` has looked there."""
+        return self._steps.recorded(index)
 
     async def ask(self, call: OwnCall) -> CallAnswer:
         """Carry out a call with an effect outside. Raises the signal when it must not, or cannot, be done."""
