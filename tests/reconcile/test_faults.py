@@ -70,7 +70,7 @@ async def test_two_that_both_believe_to_lead_do_no_harm(
         await place.apply("default", {**POOL, "scaling": {"min": 1}}, "WorkerPool")
         for number in range(20):
             await place.apply(f"run-{number}", FLOW)
-            await place.patch(f"run-{number}", {"spec": {"priority": number}})
+            await place.patch(f"run-{number}", {"spec": {"priority": number + 1}})
         for number in range(20):
             shown = await place.until(f"run-{number}", lambda s: s.get("observedGeneration") == 2, "generation 2")
             assert accepted(shown["status"])
@@ -79,7 +79,7 @@ async def test_two_that_both_believe_to_lead_do_no_harm(
         await place.until("default", lambda s: s.get("replicas") == 5, "pods for twenty runs", "WorkerPool")
     rows = await conn.fetch("SELECT name, priority, generation FROM perdure.workflows ORDER BY priority")
     assert [(row["name"], row["priority"], row["generation"]) for row in rows] == [
-        (f"run-{number}", number, 2) for number in range(1, 20)
+        (f"run-{number}", number + 1, 2) for number in range(1, 20)
     ]
     assert len(await place.deployments()) == 1
 

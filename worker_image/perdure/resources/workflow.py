@@ -142,10 +142,10 @@ class WorkflowSpec(Model):
     )
     priority: int = Field(
         default=DEFAULT_PRIORITY,
-        ge=0,
+        ge=1,
         le=2**31 - 1,
-        description="Order in which runs of a queue are claimed, lowest first, then by age. It does not stop what "
-        "already runs. Default 100.",
+        description="Order in which runs of a queue are claimed, lowest first, then by age; 1 is the first. It does "
+        "not stop what already runs. Default 100.",
     )
     timeout: PositiveDuration | None = Field(
         default=None,
