@@ -275,6 +275,21 @@ async def manages(handle: perdure.RunHandle[str]) -> None:
     perdure.rewind("x")  # type: ignore[call-overload]
 
 
+def read_refused(cents: int) -> "Refused":
+    return Refused(cents)
+
+
+@perdure.error("refused", encode=lambda error: error.cents, decode=read_refused, former_names=["x.Refused"])
+class Refused(Exception):
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+assert_type(Refused(1), Refused)
+assert_type(perdure.Portable("N", "m", 1, {}).code, int | str | None)
+perdure.error("refused", encode=1)  # type: ignore[arg-type]
+
+
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])
 steps: Step[[str], float] = weigh
 flows: Workflow[[], int] = named

@@ -8,6 +8,7 @@ from perdure.api.calls import get_event, recv, send, set_event, sleep
 from perdure.api.concurrency import gather, select
 from perdure.api.debounce import debounce
 from perdure.api.determinism import now, random, uuid4
+from perdure.api.failing import error
 from perdure.api.handles import ChildHandle, RunHandle, handle, join_workflows, select_workflow
 from perdure.api.inline import run_step
 from perdure.api.management import (
@@ -34,6 +35,7 @@ from perdure.engine.pending import PendingCall, PendingStart, PendingStep
 from perdure.engine.select import Selected
 from perdure.errors import (
     AlreadyLaunched,
+    AlreadyRegistered,
     AwaitedWorkflowCancelled,
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
     ClientClosed,
@@ -61,7 +63,9 @@ from perdure.errors import (
     PatchNondeterminism,
     PayloadTooLarge,
     PerdureError,
+    Portable,
     QueueDeduplicated,
+    RegistrationError,
     SelectMisused,
     StepBuiltElsewhere,
     StepFailed,
@@ -72,6 +76,7 @@ from perdure.errors import (
     SystemDatabaseError,
     TransactionAborted,
     TransactionMisused,
+    UnexpectedStep,
     WaitTimeout,
     WorkflowCancelled,
     WorkflowConflict,
@@ -100,6 +105,7 @@ __version__ = VERSION
 __all__ = [
     "NO_TIMEOUT",
     "AlreadyLaunched",
+    "AlreadyRegistered",
     "AwaitedWorkflowCancelled",
     "AwaitedWorkflowMaxRecoveryAttemptsExceeded",
     "CancelMode",
@@ -140,11 +146,13 @@ __all__ = [
     "PendingStart",
     "PendingStep",
     "PerdureError",
+    "Portable",
     "PreparedStart",
     "Queue",
     "QueueDeduplicated",
     "QueueLimits",
     "RateLimit",
+    "RegistrationError",
     "ReusePolicy",
     "RunDetails",
     "RunFilters",
@@ -169,6 +177,7 @@ __all__ = [
     "SystemDatabaseError",
     "TransactionAborted",
     "TransactionMisused",
+    "UnexpectedStep",
     "WaitTimeout",
     "WorkflowCancelled",
     "WorkflowConflict",
@@ -185,6 +194,7 @@ __all__ = [
     "debounce",
     "delete",
     "deprecate_patch",
+    "error",
     "fork",
     "gather",
     "get_event",

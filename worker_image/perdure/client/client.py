@@ -30,6 +30,7 @@ from perdure.client.several import join, select
 from perdure.client.starts import batches, row_of
 from perdure.client.waits import Waits
 from perdure.client.watcher import Watcher
+from perdure.engine import errortypes
 from perdure.engine.calls.arguments import run_id_of
 from perdure.engine.codec import encode
 from perdure.engine.context import outside_of_runs
@@ -80,6 +81,7 @@ class Client:
             address = with_pooler(checked_url(url, "the url of the client"), os.environ.get(POOLER_VARIABLE, ""))
         check_text("namespace", namespace, NAME_MAX)
         check_text("pool", pool, NAME_MAX)
+        errortypes.policy()
         self.namespace = namespace
         self.pool = pool
         self._address = address

@@ -1,29 +1,32 @@
 """Exceptions ↔ error records. A failure of a step is raised to the body in the same way at first and at replay.
 
 That is why also the first time the body sees what can be built from the record, with the original as its cause:
-else `except PaymentDeclined` would catch it the first time only.
+else `except PaymentDeclined` would catch it the first time only. Which class a record stands for is in `errortypes`,
+what it carries in `errordata`.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import re
-import sys
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any
 
-from perdure.engine.codec import shorten
-from perdure.errors import MaxStepRetriesExceeded, PerdureError, StepFailed, StoreUnavailable, WorkflowFailed
+from perdure.engine.codec import encode
+from perdure.engine.errordata import LOST, data_of, made, message_of, portable_data, storable
+from perdure.engine.errortypes import find, name_of, of
+from perdure.errors import (
+    EncodingFailed,
+    MaxStepRetriesExceeded,
+    PerdureError,
+    Portable,
+    StepFailed,
+    StoreUnavailable,
+    WorkflowFailed,
+)
 from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RecordedStep
 
-MAX_MESSAGE = 2000
-"""Longest recorded message of one failure, in characters: a screenful, so that 100 of them still fit in a row."""
-
 MAX_RAISED = 2000
-"""Longest recorded form of what else an exception carries, in characters; above, it is raised as `StepFailed`."""
+"""Longest recorded form of what one of many failed attempts carries, in characters; above, it is a `StepFailed`."""
 
 MAX_FAILURES = 100
 """Most recorded failures of one step: the first and the latest. The count goes on."""
@@ -34,7 +37,6 @@ MAX_FAILURES_CHARS = 200_000
 MAX_ATTEMPTS_CHARS = 50_000
 """Longest list of failed attempts in the failure of a run, in characters: parents keep it as well, clients read it."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MARK = "_perdure_step"
 _REBUILT = "_perdure_rebuilt"
 
@@ -44,8 +46,19 @@ def describe(error: BaseException, step: str = "") -> ErrorRecord:
     return replace(_brief(error), step=step, attempts=_attempts(error))
 
 
+def portable(record: ErrorRecord) -> ErrorRecord:
+    """The same failure as other languages read it: name, message, code, data."""
+    if record.portable:
+        return record
+    code, data = portable_data(record.raised, record.message)
+    given = {"code": record.code or (code if type(code) in (int, str) else None), "data": data}
+    attempts = tuple(map(portable, record.attempts))
+    return replace(record, portable=True, raised=json.dumps(given), attempts=attempts)
+
+
 def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
-    """The exception of a recorded failure: of its own class if that can be found and built, else `StepFailed`."""
+    """The exception of a recorded failure: of its own class if that can be found and built, else `StepFailed`, or
+    `Portable` of what is recorded as other languages do."""
     error = _build(record)
     if isinstance(error, MaxStepRetriesExceeded) and not record.attempts:
         error.errors = tuple(map(_build, failures.errors))
@@ -55,9 +68,12 @@ def rebuild(record: ErrorRecord, failures: Failures, step: str) -> Exception:
 
 
 def rebuild_run(record: ErrorRecord, run_id: str) -> Exception:
-    """The exception of a failed run: of its own class if that can be found and built, else `WorkflowFailed`."""
+    """The exception of a failed run: of its own class if that can be found and built, else `WorkflowFailed`, or
+    `Portable` as for a step."""
     step = f" in step {record.step}" if record.step else ""
-    error = _own(record) or WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}", record.type)
+    error = _own(record) or _portable(record)
+    if error is None:
+        error = WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}", record.type)
     if isinstance(error, StepFailed):
         # Of a class that could not be built even where the body ran.
         error = WorkflowFailed(f"run {run_id} failed{step}: {error.message}", error.type_name)
@@ -106,7 +122,9 @@ class Failures:
 
     def plus(self, error: ErrorRecord) -> Failures:
         """With one more."""
-        brief = replace(error, step="", raised=error.raised if len(error.raised) <= MAX_RAISED else "", attempts=())
+        brief = replace(error, step="", attempts=())
+        if len(error.raised) > MAX_RAISED:
+            brief = replace(brief, raised=LOST)
         return Failures(self.count + 1, _bounded((*self.errors, brief), MAX_FAILURES_CHARS))
 
     def to_json(self) -> str | None:
@@ -119,10 +137,24 @@ NONE = Failures()
 
 def _brief(error: BaseException) -> ErrorRecord:
     """Without what stands behind it."""
+    if isinstance(error, Portable):
+        return _of_others(error)
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    message = message_of(error)
     code = error.code if isinstance(error, PerdureError) else ""
-    return ErrorRecord(type=name, message=_message(error), code=code, raised=_raised(error))
+    return ErrorRecord(type=name_of(kind), message=message, code=code, raised=data_of(error, of(kind), message))
+
+
+def _of_others(error: Portable) -> ErrorRecord:
+    """As it was given: the next who reads it may know the name."""
+    try:
+        data = json.loads(encode(error.data, "the data of a portable error"))
+    except (EncodingFailed, RecursionError):
+        data = None
+    code = storable(error.code) if isinstance(error.code, str) else error.code
+    given = {"code": code if type(code) in (int, str) else None, "data": data}
+    shown = "" if given["code"] is None else str(code)
+    return ErrorRecord(storable(str(error.name)), message_of(error), shown, raised=json.dumps(given), portable=True)
 
 
 def _attempts(error: BaseException) -> tuple[ErrorRecord, ...]:
@@ -146,87 +178,29 @@ def _bounded(records: tuple[ErrorRecord, ...], most: int) -> tuple[ErrorRecord, 
     return tuple(kept)
 
 
-def _message(error: BaseException) -> str:
-    try:
-        text = error.message if isinstance(error, PerdureError) else str(error)
-        if isinstance(error, BaseExceptionGroup):
-            text += ": " + "; ".join(f"{type(inner).__name__}: {inner}" for inner in error.exceptions)
-    except Exception as broken:
-        text = f"(the message cannot be read: {type(broken).__name__})"
-    return _UNSTORABLE.sub("\ufffd", shorten(text, MAX_MESSAGE))
-
-
-def _raised(error: BaseException) -> str:
-    """Arguments and attributes, as far as they are plain JSON values; empty when the message says it all."""
-    try:
-        message = _message(error)
-        attributes = {
-            name: value
-            for name, value in vars(error).items()
-            if _plain(value) and not name.startswith("_") and (name, value) != ("message", message)
-        }
-        args = list(error.args) if all(map(_plain, error.args)) else []
-        if args == [message] and not attributes:
-            return ""
-        text = json.dumps({"args": args, "attributes": attributes})
-    except Exception:
-        return ""
-    return text if len(text) <= MAX_RAISED else ""
-
-
-def _plain(value: Any) -> bool:
-    if type(value) is str:
-        return not _UNSTORABLE.search(value)
-    return value is None or type(value) in (int, bool) or (type(value) is float and math.isfinite(value))
-
-
 def _build(record: ErrorRecord) -> Exception:
-    return _own(record) or StepFailed(f"{record.type}: {record.message}", record.type)
+    return _own(record) or _portable(record) or StepFailed(f"{record.type}: {record.message}", record.type)
+
+
+def _portable(record: ErrorRecord) -> Exception | None:
+    if not record.portable:
+        return None
+    given = json.loads(record.raised or "{}")
+    return Portable(record.type, record.message, given.get("code"), given.get("data"))
 
 
 def _own(record: ErrorRecord) -> Exception | None:
     """Of its own class; None if that cannot be found or built."""
-    kind = _class_named(record.type)
-    if kind is None:
+    found = find(record.type)
+    if found is None:
         return None
     try:
-        error = _instance(kind, record)
+        error = made(found, record)
+        error.__dict__[_REBUILT] = True
     except Exception:
         # Whatever a class of somebody else's does, there is the other way.
         return None
-    error.__dict__[_REBUILT] = True
     if isinstance(error, MaxStepRetriesExceeded):
         error.errors = tuple(map(_build, record.attempts))
         error.__dict__.setdefault("attempts", len(error.errors))
     return error
-
-
-def _instance(kind: type[Exception], record: ErrorRecord) -> Exception:
-    """Without its `__init__`, which may want anything; raises if the message then is not the recorded one."""
-    raised: dict[str, Any] = {"args": [record.message], "attributes": {}}
-    if record.raised:
-        raised = json.loads(record.raised)
-    error = kind.__new__(kind, *raised["args"])
-    error.args = tuple(raised["args"])
-    if issubclass(kind, PerdureError):
-        vars(error)["message"] = record.message
-    vars(error).update(raised["attributes"])
-    if _message(error) != record.message:
-        raise ValueError(f"{record.type} cannot be built from what is recorded")
-    return error
-
-
-def _class_named(name: str) -> type[Exception] | None:
-    """Looked up in modules that are loaded, or that belong to a package of which a part is: a body may import its
-    own module late, but a row must not be able to have this process import anything that is installed."""
-    module_name, _, path = name.rpartition(".")
-    module_name = module_name or "builtins"
-    if module_name.partition(".")[0] not in sys.modules:
-        return None
-    try:
-        found = getattr(import_module(module_name), path, None)
-    except Exception:
-        return None
-    if not isinstance(found, type) or not issubclass(found, Exception):
-        return None
-    return None if issubclass(found, StopIteration | StopAsyncIteration) else found

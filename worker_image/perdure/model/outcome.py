@@ -21,7 +21,8 @@ class ErrorRecord:
     """A failure as it is stored and shown: class name, message, our stable code when it has one.
 
     `raised` is what is needed beside the message to raise it again (JSON, written and read by the engine). `attempts`
-    are the failures behind a step that was tried several times, oldest first.
+    are the failures behind a step that was tried several times, oldest first. `portable`: it is stored in the form that
+    programs in other languages read and write; `raised` is then an object of `code` and `data`, as they were given.
     """
 
     type: str
@@ -30,9 +31,11 @@ class ErrorRecord:
     step: str = ""
     raised: str = ""
     attempts: tuple[ErrorRecord, ...] = ()
+    portable: bool = False
 
     def to_json(self) -> str:
-        """JSON object, ASCII only, without empty fields."""
+        """JSON object, ASCII only. Without empty fields, save those of the portable form: `name`, `message`, `code`,
+        `data`."""
         return json.dumps(self._fields())
 
     @classmethod
@@ -40,21 +43,43 @@ class ErrorRecord:
         """Reads what `to_json` wrote; a text of another shape becomes the message itself."""
         try:
             data = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
             return cls(type="Error", message=text)
         return cls._of(data)
 
     def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {key: value for key in FIELDS if (value := getattr(self, key))}
+        if self.portable:
+            given = json.loads(self.raised) if self.raised else {}
+            fields: dict[str, Any] = {
+                "name": self.type,
+                "message": self.message,
+                "code": given.get("code", self.code or None),
+                "data": given.get("data"),
+                **({"step": self.step} if self.step else {}),
+            }
+        else:
+            fields = {key: value for key in FIELDS if (value := getattr(self, key))}
         if self.attempts:
             fields["attempts"] = [each._fields() for each in self.attempts]
         return fields
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> ErrorRecord:
-        known: dict[str, Any] = {key: str(data[key]) for key in FIELDS if key in data}
+        if "name" in data and "type" not in data:
+            given = {key: data.get(key) for key in ("code", "data")}
+            code = given["code"]
+            known: dict[str, Any] = {
+                "type": str(data["name"]),
+                "message": str(data.get("message", "")),
+                "code": "" if code is None else str(code),
+                "step": str(data.get("step", "")),
+                "raised": json.dumps(given),
+                "portable": True,
+            }
+        else:
+            known = {key: str(data[key]) for key in FIELDS if key in data}
         attempts = data.get("attempts")
         if isinstance(attempts, list):
             known["attempts"] = tuple(cls._of(each) for each in attempts if isinstance(each, dict))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, overload
 
 from perdure.model.outcome import ErrorRecord
 
-CUT_FIELDS = re.compile(r'[{,]\s*"(type|message|code|step)":\s*("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*")')
+CUT_FIELDS = re.compile(r'[{,]\s*"(type|name|message|code|step)":\s*("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*")')
 """Complete text fields in the beginning of a stored error; it is written as ASCII, without control characters."""
 
 MAX_SHOWN_DEPTH = 32
@@ -59,6 +59,8 @@ def read_error(text: str) -> ErrorRecord:
         except (ValueError, RecursionError):
             # Of each the first: further in stand those of the attempts behind it.
             found = {key: json.loads(value) for key, value in reversed(CUT_FIELDS.findall(text))}
+            name = found.pop("name", "Error")  # as the portable form calls the type
+            found.setdefault("type", name)
             return ErrorRecord(**{"type": "Error", "message": "the message is too long to be shown", **found})
     return ErrorRecord.from_json(text)
 

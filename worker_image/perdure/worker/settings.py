@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticUndefined
 
+from perdure.engine import errortypes
 from perdure.errors import ConfigurationError
 from perdure.model.variables import PREFIX, Limit, Variable, unknown
 from perdure.store.pool import DATABASE_VARIABLES
@@ -206,6 +207,10 @@ def load(env: Mapping[str, str] | None = None) -> tuple[WorkerSettings, list[str
         values[name] = type(value)(min(max(value, limit.least), limit.most))
         if values[name] != value:
             moved[name] = f"is not between {limit.least:g} and {limit.most:g} {limit.unit}"
+    try:
+        errortypes.policy(source)
+    except ConfigurationError as error:
+        problems.append(error.message)
     settings = _fitted(values, problems, moved)
     notes = [
         f"{variable_of(name)}={given[name] or _shown(_default(name))} {why}, {getattr(settings, name):g} is used"
@@ -243,10 +248,11 @@ def variable_of(field: str) -> str:
 def variables() -> tuple[Variable, ...]:
     """What a worker reads, in the order of the reference page; the database's variables apart."""
     fields = WorkerSettings.model_fields
-    return tuple(
+    own = (
         Variable(variable_of(name), field.description or "", _shown(_default(name)), LIMITS.get(name))
         for name, field in fields.items()
     )
+    return (*own, *errortypes.VARIABLES)
 
 
 def known_variables() -> set[str]:
