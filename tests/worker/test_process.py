@@ -47,6 +47,7 @@ async def ports(worker: WorkerProcess) -> tuple[int, int]:
     [
         ({"modules": "tests.worker.nowhere"}, {}, "PRD-101", "there is no module tests.worker.nowhere"),
         ({"modules": "tests.worker.broken_module"}, {}, "PRD-101", "RuntimeError: no licence key"),
+        ({"modules": "tests.worker.duplicate_names"}, {}, "PRD-102", "are registered as workflow t.twice"),
         ({"modules": ""}, {}, "PRD-101", "PERDURE_MODULES is empty"),
         ({"slots": "many"}, {}, "PRD-101", "PERDURE_SLOTS='many'"),
         ({}, {"PERDURE_DATABASE_URL": "mysql://u:secret@h/d"}, "PRD-101", "must be a postgresql:// URL"),
