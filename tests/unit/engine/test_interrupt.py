@@ -76,6 +76,34 @@ async def test_graceful_lets_all_steps_in_progress_of_a_gather_finish(engine: En
     assert statuses(run) == [StepStatus.SUCCEEDED] * 3
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["cancelled", "turned into an error"])
+@immediate
+async def test_what_stops_a_step_is_never_tried_again_nor_offered_to_should_retry(engine: Engine, signal, turned):
+    offered = []
+
+    @engine.step(max_attempts=5, interval=0, should_retry=lambda error: offered.append(error) or True)
+    async def endless():
+        engine.bodies.append("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if turned:
+                raise OSError("gone") from None
+            raise
+
+    @engine.workflow
+    async def flow():
+        await endless()
+
+    run = engine.run_of(flow)
+    claim = engine.claim(run)
+    await until(lambda: bool(engine.bodies))
+    claim.interrupt(signal)
+    assert await claim.ending() == ending_of(signal)
+    claim.log.commit()
+    assert (engine.bodies, offered, run.rows[0].attempts) == (["begun"], [], 0)
+
+
 @immediate
 async def test_immediate_stops_the_step_in_progress_and_records_nothing(engine: Engine, signal):
     held = Held(engine)
