@@ -90,6 +90,11 @@ class Watcher:
         if sight.id in self._waiters:
             self._told(sight.id, sight, time.monotonic(), 1.0)
 
+    @property
+    def waiting(self) -> list[str]:
+        """The runs whose ends somebody waits for."""
+        return list(self._waiters)
+
     def forget(self, run_id: str, future: asyncio.Future[RunSight]) -> None:
         """This future is not awaited any more."""
         waiters = self._waiters.get(run_id, set())
@@ -111,7 +116,7 @@ class Watcher:
         if self._tasks:
             await asyncio.wait(self._tasks)
         for run_id in list(self._waiters):
-            self._fail(run_id, self.farewell(run_id))
+            self.fail(run_id, self.farewell(run_id))
         await self._database.close()
 
     # -- the background
@@ -166,7 +171,7 @@ class Watcher:
 
     def _told(self, run_id: str, sight: RunSight | None, now: float, spread: float) -> None:
         if sight is None:
-            self._fail(run_id, NonExistentWorkflow(f"there is no run {run_id}"))
+            self.fail(run_id, NonExistentWorkflow(f"there is no run {run_id}"))
         elif not sight.status.finished:
             self._schedule.answered(run_id, now, armed=sight.armed, spread=spread)
         else:
@@ -188,9 +193,10 @@ class Watcher:
 
     def _refused(self, asked: Sequence[str], error: PerdureError) -> None:
         for run_id in asked:
-            self._fail(run_id, error)
+            self.fail(run_id, error)
 
-    def _fail(self, run_id: str, error: PerdureError) -> None:
+    def fail(self, run_id: str, error: Exception) -> None:
+        """End every wait for this run with the error."""
         self._schedule.remove(run_id)
         for waiter in self._waiters.pop(run_id, ()):
             if not waiter.done():

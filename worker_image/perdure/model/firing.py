@@ -6,7 +6,7 @@ The whole of the policies for overlap and for catching up; `store/firing` carrie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from zlib import crc32
@@ -32,6 +32,11 @@ class Standing:
     decided: datetime
     queued: datetime | None = None
 
+    def moved(self, by: timedelta) -> Standing:
+        """The same by a clock that is so much ahead."""
+        queued = None if self.queued is None else self.queued + by
+        return replace(self, decided=self.decided + by, queued=queued)
+
 
 @dataclass(frozen=True, slots=True)
 class Firing:
@@ -46,6 +51,21 @@ class Firing:
     next_at: datetime | None
     skipped: int
     missed: int
+
+    def moved(self, by: timedelta) -> Firing:
+        """The same by a clock that is so much ahead."""
+
+        def other(instant: datetime | None) -> datetime | None:
+            return None if instant is None else instant + by
+
+        return replace(
+            self,
+            start=tuple(tick + by for tick in self.start),
+            queued=other(self.queued),
+            decided=self.decided + by,
+            next_tick=other(self.next_tick),
+            next_at=other(self.next_at),
+        )
 
 
 def fire(schedule: Standing, now: datetime, *, busy: bool) -> Firing:

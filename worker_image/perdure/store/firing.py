@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -53,10 +53,14 @@ class Fired:
 
 
 NOTHING = Fired(0)
+NOT_AHEAD = timedelta()
 
 
-async def fire_due(connection: Connection) -> Fired:
-    """Fire up to some `LIMIT` schedules that are due. Durable on return; zero `seen`: nothing is left that is due."""
+async def fire_due(connection: Connection, skipped: timedelta = NOT_AHEAD) -> Fired:
+    """Fire up to some `LIMIT` schedules that are due. Durable on return; zero `seen`: nothing is left that is due.
+
+    `skipped`: by how much the time of the runs is ahead of the database's clock, in tests that skip time.
+    """
     # Looked at before a transaction is opened: mostly there is nothing.
     if not await store.due(connection, LIMIT):
         return NOTHING
@@ -67,7 +71,8 @@ async def fire_due(connection: Connection) -> Fired:
         running = await store.open_runs(connection, names) if names else {}
         decisions: list[Decided] = []
         for schedule, now in due:
-            decisions.append(decide(schedule, now, busy=(schedule.namespace, schedule.name) in running))
+            busy = (schedule.namespace, schedule.name) in running
+            decisions.append(decide(schedule.moved(skipped), now + skipped, busy=busy))
             # After an outage one may take twenty milliseconds, and the loop has others to serve.
             await asyncio.sleep(0)
         for each in decisions:
@@ -77,7 +82,7 @@ async def fire_due(connection: Connection) -> Fired:
         wanted = wanted_runs(decisions)
         started = await store.start(connection, wanted) if wanted else []
         if decisions:
-            await store.decided(connection, decisions)
+            await store.decided(connection, [each.moved(-skipped) for each in decisions])
     for each in decisions:
         tell(each)
     return Fired(

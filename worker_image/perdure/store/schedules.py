@@ -7,8 +7,8 @@ be sent again may be sent again here, too: a schedule is made what it is said to
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -69,6 +69,10 @@ class Decided:
     schedule: Standing
     firing: Firing
     problem: str | None = None
+
+    def moved(self, by: timedelta) -> Decided:
+        """The same by a clock that is so much ahead."""
+        return replace(self, schedule=self.schedule.moved(by), firing=self.firing.moved(by))
 
 
 async def apply(

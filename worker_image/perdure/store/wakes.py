@@ -148,22 +148,24 @@ async def announce_ends(connection: asyncpg.Connection[Any], runs: Sequence[str]
             return woken
 
 
-async def announce_ended(connection: asyncpg.Connection[Any], behind: str, limit: int) -> tuple[list[Woken], str]:
+async def announce_ended(
+    connection: asyncpg.Connection[Any], behind: str, limit: int, after: float = TOLD_AFTER
+) -> tuple[list[Woken], str]:
     """Wake runs whose awaited runs have ended and that nobody has told: looks at the next `limit` awaited runs behind
     the id `behind`. Also gives where the next look begins, empty for at the beginning."""
-    rows = await connection.fetch(sql("sweep_run_waits"), behind, limit, TOLD_AFTER)
+    rows = await connection.fetch(sql("sweep_run_waits"), behind, limit, after)
     ended = [row["run_id"] for row in rows if row["ended"]]
     woken = await announce_ends(connection, ended) if ended else []
     return woken, next((row["run_id"] for row in rows if row["place"] == limit), "")
 
 
-async def announce_untold(connection: asyncpg.Connection[Any], limit: int) -> list[Woken]:
+async def announce_untold(connection: asyncpg.Connection[Any], limit: int, after: float = TOLD_AFTER) -> list[Woken]:
     """Wake runs for up to `limit` things of each kind of which their worker should have told and has not."""
-    messages, children, events = await untold(connection, limit, TOLD_AFTER)
+    messages, children, events = await untold(connection, limit, after)
     woken = await announce(connection, messages, children)
     for event in events:
         woken += await announce_event(connection, event)
-    woken += await announce_streams(connection, await untold_streams(connection, limit, TOLD_AFTER))
+    woken += await announce_streams(connection, await untold_streams(connection, limit, after))
     return woken
 
 

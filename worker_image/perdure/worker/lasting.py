@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 from perdure.store.pooler import pooled
 from perdure.telemetry.prometheus import Metrics
@@ -29,7 +30,7 @@ STEP_THREADS = "perdure-step"
 
 class Lasting:
     """See the module. `status_api` None writes no statuses. `wake`: there may be runs to claim here. `asked`: something
-    is wanted of these runs. `busy`: runs held now."""
+    is wanted of these runs. `busy`: runs held now. `skipped`: as for `fire_due`."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Lasting:
         wake: Callable[[], None],
         asked: Callable[[Container[str]], None],
         busy: Callable[[], int],
+        skipped: Callable[[], timedelta],
     ) -> None:
         self._settings = settings
         self._database_url = database_url
@@ -54,7 +56,7 @@ class Lasting:
         # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
         self._ear = None if pooled(database_url) else Ear(database_url, self._ready, wake, asked)
         self.wakes = Wakes(self.link("wakes"), settings.pool, metrics, self.tell)
-        self._sweeper = Sweeper(self.link("sweeper"), settings.lease_seconds, metrics, self.tell)
+        self._sweeper = Sweeper(self.link("sweeper"), settings.lease_seconds, metrics, self.tell, skipped)
         self.reporter = None if status_api is None else Reporter(status_api, self.link("reports"), metrics)
         self._retention = (
             Retention(self.link("retention"), settings, metrics, busy) if settings.retention_seconds else None

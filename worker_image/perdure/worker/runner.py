@@ -68,6 +68,8 @@ class Surroundings:
     """The run is no longer this worker's: it has ended, or waits, or went to the queue."""
     changed: Callable[[ClaimedRun, bool], None] | None
     """Something of a run with a resource was committed; True when this worker will write no more of it."""
+    execution: Callable[..., Execution] = Execution
+    """Carries out a claim; tests have one of their own."""
 
 
 class RunningRun:
@@ -91,7 +93,7 @@ class RunningRun:
             ),
         )
         complete = len(run.steps) < store.STEPS_WITH_CLAIM
-        self._execution = Execution(
+        self._execution = around.execution(
             run,
             around.registry,
             self._journal,

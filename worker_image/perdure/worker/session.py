@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedRun, WorkerRow
@@ -68,6 +69,8 @@ class Parts:
     """A run is no longer this worker's: it has ended, or waits, or went to the queue."""
     changed: Callable[[ClaimedRun, bool], None] | None
     exit_process: Callable[[int], None]
+    execution: Callable[..., Execution] = Execution
+    """See `Surroundings`."""
 
 
 class Session:
@@ -123,6 +126,7 @@ class Session:
             left=self._left,
             settled=parts.settled,
             changed=parts.changed,
+            execution=parts.execution,
         )
         self._beater = Beater(
             parts.database_url,
@@ -131,7 +135,7 @@ class Session:
             Heard(
                 pong=self.machine.pong,
                 rows=self._beat,
-                dead=self._dead,
+                dead=self.lose,
                 bodies=lambda: len(self.bodies),
                 exit_process=parts.exit_process,
             ),
@@ -238,7 +242,8 @@ class Session:
         if any(key.id in run_ids for key in self._runs):
             self._beater.hurry()
 
-    def _dead(self, why: str) -> None:
+    def lose(self, why: str) -> None:
+        """This registration is dead: every body stops, nothing more is written."""
         if not self.lost.done():
             self._parts.metrics.count(names.WORKER_LOST)
             log.error("this worker is lost: every body stops", worker=self.id, why=why, runs=self.machine.busy)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.model.states import RunStatus
@@ -19,7 +20,7 @@ from perdure.store import idempotency as idempotency_store
 from perdure.store import sweeps as sweeps_store
 from perdure.store import wakes as wakes_store
 from perdure.store import workers as workers_store
-from perdure.store.firing import fire_due
+from perdure.store.firing import NOT_AHEAD, fire_due
 from perdure.store.pool import is_transient
 from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
@@ -65,12 +66,20 @@ T = TypeVar("T")
 
 class Sweeper(Service):
     """All sweeps, one after the other, on a connection of their own. `lease_seconds` is this worker's lease;
-    `ready` is told of each pool in which something became claimable."""
+    `ready` is told of each pool in which something became claimable; `skipped`: as for `fire_due`."""
 
     name = "sweeper"
 
-    def __init__(self, link: Link, lease_seconds: float, metrics: Metrics, ready: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        lease_seconds: float,
+        metrics: Metrics,
+        ready: Callable[[str, str], None],
+        skipped: Callable[[], timedelta] = lambda: NOT_AHEAD,
+    ) -> None:
         super().__init__()
+        self._skipped = skipped
         self._link = link
         self._lease_seconds = lease_seconds
         self._metrics = metrics
@@ -151,7 +160,7 @@ class Sweeper(Service):
         """Start the runs of ticks that have come. What goes wrong here holds up no other sweep."""
         try:
             for _ in range(MAX_REPEATS):
-                fired = await self._call(fire_due)
+                fired = await self._call(fire_due, self._skipped())
                 if not fired.seen:
                     return
                 for outcome, ticks in fired.outcomes.items():

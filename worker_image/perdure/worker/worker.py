@@ -10,12 +10,15 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Container
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 
+from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
+from perdure.store.firing import NOT_AHEAD
 from perdure.store.pool import connection_errors
 from perdure.store.pooler import pooled
 from perdure.telemetry import logs, names
@@ -67,9 +70,12 @@ class Worker:
         metrics: Metrics | None = None,
         status_api: StatusApi | None = None,
         exit_process: Callable[[int], None] = os._exit,
+        execution: Callable[..., Execution] = Execution,
+        skipped: Callable[[], timedelta] = lambda: NOT_AHEAD,
     ) -> None:
         """`status_api` None writes no statuses. `exit_process` ends the process when its lease is long gone and
-        bodies do not stop. Raises `ConfigurationError` for settings that cannot be used."""
+        bodies do not stop. `execution` and `skipped` are the testing kit's: what carries out a claim, and by how much
+        time is ahead of the clocks. Raises `ConfigurationError` for settings that cannot be used."""
         settings.validate_strictly()
         self.settings = settings
         self.metrics = metrics if metrics is not None else new_metrics()
@@ -81,6 +87,7 @@ class Worker:
         self._registry = registry
         self._database_url = database_url
         self._exit_process = exit_process
+        self._execution = execution
         self._bootstrap = Bootstrap(settings.bootstrap)
         self.when_set_up: Callable[[], None] = lambda: None
         """Called when the bootstrap hook has returned; set before the start."""
@@ -89,9 +96,10 @@ class Worker:
             database_url,
             status_api,
             self.metrics,
-            wake=self._wake,
+            wake=self.wake,
             asked=self._asked,
             busy=lambda: self.busy,
+            skipped=skipped,
         )
         self._session: Session | None = None
         self.resident = Residence(settings, registry.manifest(), self._claiming, self.metrics)
@@ -134,6 +142,12 @@ class Worker:
         """`drain`, and wait until it is done."""
         self.drain()
         await self.wait()
+
+    def lose(self, why: str) -> None:
+        """As if this worker were killed: its bodies stop, nothing of them is written any more. It registers anew, as
+        another worker. `why` is a sentence."""
+        if self._session is not None:
+            self._session.lose(why)
 
     async def wait(self) -> None:
         """Wait until the worker has stopped. Raises what ended it, if anything did."""
@@ -278,12 +292,14 @@ class Worker:
             settled=self.resident.settled,
             changed=None if lasting.reporter is None else lasting.reporter.changed,
             exit_process=self._exit_process,
+            execution=self._execution,
         )
 
     def _claiming(self) -> Session | None:
         return self._session if self.state is State.WORKING else None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """There may be runs to claim."""
         if self._session is not None:
             self._session.claimer.wake()
 
