@@ -1,6 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint format demo demo-down dev bench faults model features generate golden cluster-up cluster-down clean
+.PHONY: help venv test lint format demo demo-down dev bench faults model features generate histories golden cluster-up cluster-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write
 	@.venv/bin/python -m perdure.telemetry.reference docs/reference/metrics.md
 	@.venv/bin/python -m perdure_operator.reference docs/reference/settings.md
+
+histories: venv ## keep histories of this release in tests/replay/histories, replayed for ever
+	@PYTHONPATH=.:worker_image .venv/bin/python -m tests.replay
 
 golden: venv ## write the golden files of the chart and its table of values anew
 	@PERDURE_UPDATE_GOLDEN=1 .venv/bin/pytest tests/chart -q -k "golden or readme"

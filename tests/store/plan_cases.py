@@ -255,6 +255,7 @@ CASES = [
     case("list_named", ["ns", [], None, "f000001", False, "1970-01-01", "", 101, None], "workflows_forks", 10),
     case("list_named", ["ns", [], None, None, True, *FROM, 101, '{"a": 1}'], "workflows_attributes", 10),
     case("list_runs", [IDS, 100, True, True, "ns", *[None] * 14], "workflows_pkey workflow_payloads_pkey", 600),
+    case("export_run", ["f000001"], "workflows_pkey workflow_payloads_pkey", 4),
     case("list_steps", ["f000001", -1, 100, True], "workflows_pkey workflow_steps_pkey", 8),
     case("run_purge_calls", [100, 10_000], "workflows_gone messages_key event_waits_of", 2000),
     case(

@@ -257,6 +257,7 @@ async def managed(client: perdure.Client, handle: perdure.Handle[str]) -> None:
     assert_type(await client.cancel_many(["x"]), dict[str, perdure.RunStatus])
     assert_type(await client.list_workflows(workflow=[named, "x"], status=perdure.RunStatus.FAILED), perdure.RunPage)
     assert_type(await client.get_workflow("x"), perdure.RunDetails)
+    assert_type(await client.export_history("x"), perdure.RunHistory)
     assert_type(await handle.steps(), tuple[perdure.StepDetails, ...])
     await client.list_workflows(colour="red")  # type: ignore[call-arg]
     await client.list_workflows(queue=3)  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ from perdure.errors import (
     ControlSignal,
     DecodingFailed,
     EncodingFailed,
+    HistoryUnreadable,
     InsideStep,
     InsideWorkflow,
     Interrupted,
@@ -66,6 +67,7 @@ from perdure.errors import (
     Portable,
     QueueDeduplicated,
     RegistrationError,
+    ReplayDiffers,
     SelectMisused,
     StepBuiltElsewhere,
     StepFailed,
@@ -86,6 +88,7 @@ from perdure.errors import (
     WorkflowNotRewindable,
     WrongInstance,
 )
+from perdure.model.history import RunHistory
 from perdure.model.listing import RunDetails, RunFilters, RunPage, StepDetails
 from perdure.model.management import Cut
 from perdure.model.queues import Queue, QueueLimits, RateLimit
@@ -122,6 +125,7 @@ __all__ = [
     "DecodingFailed",
     "EncodingFailed",
     "Handle",
+    "HistoryUnreadable",
     "InsideStep",
     "InsideWorkflow",
     "Instance",
@@ -153,10 +157,12 @@ __all__ = [
     "QueueLimits",
     "RateLimit",
     "RegistrationError",
+    "ReplayDiffers",
     "ReusePolicy",
     "RunDetails",
     "RunFilters",
     "RunHandle",
+    "RunHistory",
     "RunInfo",
     "RunPage",
     "RunStatus",

@@ -6,6 +6,7 @@ the extra `dev` has all the other commands.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,6 +195,78 @@ def lint(
             typer.echo(str(finding))
         typer.echo(f"{len(found)} found in {count} files", err=True)
     if found:
+        raise typer.Exit(RUN_FAILED)
+
+
+@app.command()
+def export(
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The id of a run, ended or not.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there; without, it is printed.")
+    ] = None,
+) -> None:
+    """Print the recorded history of a run as JSON, for `perdure replay`. It holds its input and results as they are.
+
+    Exit code 1: there is no such run; 2: the settings are wrong; 3: the database does not answer.
+    """
+    with readable_errors():
+        from perdure.cli import replay as replays
+
+        text = replays.export(run_id)
+        if output is None:
+            typer.echo(text, nl=False)
+            return
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{output} cannot be written: {error}") from error
+
+
+@app.command()
+def replay(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", help="Histories that `perdure export` wrote, or folders of them."),
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module", "--modules", help="Python module with workflows; else those in PERDURE_MODULES. Repeatable."
+        ),
+    ] = None,
+    from_database: Annotated[
+        bool, typer.Option("--from-database", help="Replay the newest runs of the database of PERDURE_DATABASE_URL.")
+    ] = False,
+    workflow: Annotated[str | None, typer.Option(help="With --from-database: runs of this workflow only.")] = None,
+    namespace: Annotated[str, typer.Option(help="With --from-database: the namespace of the runs.")] = "default",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="With --from-database: how many runs.")] = 100,
+    strict: Annotated[bool, typer.Option("--strict", help="Runs that have ended must also end as they did.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Run the present code against recorded histories and name the first difference of each. Before a rollout: no run
+    that is under way meets another step than it has recorded.
+
+    Runs no step and writes nothing. Exit code 0: the code does what is recorded; 1: it differs, or a history cannot be
+    read; 2: nothing to replay, or the modules cannot be imported; 3: the database does not answer.
+    """
+    with readable_errors():
+        from perdure.cli import replay as replays
+        from perdure.worker.main import load_modules
+
+        if bool(files) == from_database:
+            raise ConfigurationError("name files with histories, or say --from-database")
+        names = tuple(module or ()) or tuple(filter(None, os.environ.get("PERDURE_MODULES", "").split(",")))
+        if not names:
+            raise ConfigurationError("name the modules that define the workflows with --module, or in PERDURE_MODULES")
+        tally = replays.Tally(strict, load_modules(names), (lambda _: None) if as_json else typer.echo)
+        if from_database:
+            replays.replay_database(replays.Selection(namespace, workflow, limit), tally)
+        else:
+            replays.replay_files(files or [], tally)
+        if as_json:
+            typer.echo(tally.as_json())
+        typer.echo(tally.summary(), err=True)
+    if not tally.ok:
         raise typer.Exit(RUN_FAILED)
 
 

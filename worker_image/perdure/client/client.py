@@ -17,7 +17,7 @@ import asyncpg
 from perdure.api.debounce import check_debounce
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
-from perdure.client import management, reading
+from perdure.client import exporting, management, reading
 from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle, limit_of
@@ -278,6 +278,7 @@ class Client:
     delete_many = management.delete_many
     set_delay = management.set_delay
     set_attributes = management.set_attributes
+    export_history = exporting.export_history
     get_workflow = management.get_workflow
     list_workflows = management.list_workflows
     list_steps = management.list_steps

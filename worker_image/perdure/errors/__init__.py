@@ -32,11 +32,13 @@ from perdure.errors.management import WorkflowConflict, WorkflowNotRewindable
 from perdure.errors.portable import Portable
 from perdure.errors.queues import NonExistentQueue
 from perdure.errors.replay import (
+    HistoryUnreadable,
     InputMismatch,
     InsideStep,
     InsideWorkflow,
     NotInWorkflow,
     PatchNondeterminism,
+    ReplayDiffers,
     StepBuiltElsewhere,
     UnexpectedStep,
     UnknownStep,
@@ -94,6 +96,7 @@ __all__ = [
     "ControlSignal",
     "DecodingFailed",
     "EncodingFailed",
+    "HistoryUnreadable",
     "InputMismatch",
     "InsideStep",
     "InsideWorkflow",
@@ -122,6 +125,7 @@ __all__ = [
     "QueueDeduplicated",
     "RegistrationError",
     "ReleaseRequested",
+    "ReplayDiffers",
     "SchemaOutOfRange",
     "SelectMisused",
     "SlotGivenBack",

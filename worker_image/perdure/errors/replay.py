@@ -58,3 +58,15 @@ class PatchNondeterminism(PerdureError):
     """Another durable call took the position of one that has to be awaited on its own."""
 
     code = "PRD-314"
+
+
+class HistoryUnreadable(PerdureError):
+    """A file is no history of a run that this release can read."""
+
+    code = "PRD-317"
+
+
+class ReplayDiffers(PerdureError):
+    """The present code does not do what a recorded history says. Nothing of it was run."""
+
+    code = "PRD-318"
