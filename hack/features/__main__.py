@@ -27,7 +27,7 @@ def main() -> int:
     print(*lines, sep="\n")
     known = sum(result is Result.PASSED for result in last.values())
     print(
-        f"{len(tests)} tests, {known} of them seen passing in .cache/test; the others were not run since they changed"
+        f"{len(tests)} tests, {known} of them seen passing in .cache/test; the others were not run here since they changed"
     )
     PAGE.write_text(page.render(areas))
     total = sum(len(area.items) for area in areas)
