@@ -33,6 +33,7 @@ def run(python: Path) -> Result:
         "ruff format": _command(python.parent / "ruff", "format", "--check"),
         "mypy": _command(python.parent / "mypy"),
         "mypy of the tools": _command(python.parent / "mypy", *(f"--package={name}" for name in TOOLS)),
+        "pyright": _command(python.parent / "pyright"),
         "lint-imports": _command(python.parent / "lint-imports"),
         "generated CRDs": _command(python, "-m", "perdure.resources.crdgen", "--check"),
         "file length": long_files,

@@ -1,4 +1,5 @@
-"""Not run: mypy reads it in strict mode (test_public_api.py). What the decorators keep of a function's types."""
+"""What the decorators keep of a function's types. Not run: mypy (test_public_api.py) and pyright (`make lint`) read it
+in strict mode, and each line that is to be refused has to be refused by both."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -32,19 +33,19 @@ def weigh(order: str) -> float:
 
 
 @perdure.transaction
-async def move(connection: "asyncpg.Connection[Any]", cents: int, *, to: str = "x") -> list[str]:
+async def move(connection: asyncpg.Connection, cents: int, *, to: str = "x") -> list[str]:
     return []
 
 
 @perdure.transaction(isolation="serializable", max_attempts=2, timeout=3)
-async def note(connection: "asyncpg.Connection[Any]") -> None: ...
+async def note(connection: asyncpg.Connection) -> None: ...
 
 
 async def fetch() -> dict[str, int]:
     return {}
 
 
-async def keys(pool: "asyncpg.Pool[Any]") -> None:
+async def keys(pool: asyncpg.Pool) -> None:
     assert_type(perdure.idempotency.key("a", 1), str)
     assert_type(await perdure.idempotency.once("k", fetch), perdure.idempotency.Outcome[dict[str, int]])
     assert_type((await perdure.idempotency.commit_on_success("k", fetch, pool=pool)).value, dict[str, int] | None)
@@ -135,7 +136,7 @@ async def outside(client: perdure.Client) -> None:
     assert_type(order.qualified_name, str)
 
 
-async def in_a_transaction(client: perdure.Client, connection: "asyncpg.Connection[Any]") -> None:
+async def in_a_transaction(client: perdure.Client, connection: asyncpg.Connection) -> None:
     assert_type(await client.start_in(connection, order, "x"), perdure.Handle[dict[str, int]])
     await client.start_in(connection, order, 1)  # type: ignore[arg-type]
 

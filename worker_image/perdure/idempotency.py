@@ -76,7 +76,7 @@ SECONDS_MAX = 100 * 365 * 86400.0
 class Connections(Protocol):
     """Where connections come from: an `asyncpg.Pool` is one."""
 
-    def acquire(self) -> AbstractAsyncContextManager[Connection]:
+    def acquire(self) -> AbstractAsyncContextManager[Any]:
         """A connection for a block."""
         ...
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from perdure.engine import errortypes
 
 E = TypeVar("E", bound=Exception)
 
 
+class ErrorDecorator(Protocol):
+    """What `error(...)` returns."""
+
+    def __call__(self, kind: type[E], /) -> type[E]:
+        """Register the class."""
+        ...
+
+
 def error(
     name: str,
     *,
-    encode: Callable[[E], Any] | None = None,
-    decode: Callable[[Any], E] | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Exception] | None = None,
     former_names: Iterable[str] = (),
-) -> Callable[[type[E]], type[E]]:
+) -> ErrorDecorator:
     """Register a class of exceptions under a name that stays when the class moves or is renamed.
 
     A failure of it is recorded under `name` and comes back as this class in every process that has it registered: in
