@@ -64,16 +64,20 @@ def _difference(run: Replay, ending: Ending) -> Difference | None:
         return _mismatch(run, ending.error)
     if isinstance(ending, Failed) and _same_error(ending.error, run.history.error):
         return None
+    if isinstance(ending, Failed) and not run.began:
+        return Difference(ending.error.code or ReplayDiffers.code, ending.error.message)
     missing = run.missing()
     if missing:
         row = missing[0]
         message = f"at index {row.index} step {row.name} is recorded, but {_instead(run, ending)}"
         return _called(run, Difference(UnexpectedStep.code, message, row.index, row))
-    if isinstance(ending, Failed) and not _may_fail(run, ending.error):
+    if isinstance(ending, Failed):
         error = ending.error
         said = f"the code fails with {error.type}: {shorten(error.message)}"
-        where = ", and the run had succeeded" if run.history.status is RunStatus.SUCCEEDED else ""
-        return Difference(error.code or ReplayDiffers.code, said + where)
+        if run.history.status is RunStatus.SUCCEEDED:
+            return Difference(error.code or ReplayDiffers.code, f"{said}, and the run had succeeded")
+        if error.code == NotDeterministic.code:
+            return Difference(error.code, said)
     if run.stuck:
         return Difference(ReplayDiffers.code, "the code awaits something that is no durable call, and it does not end")
     return None
@@ -96,17 +100,6 @@ def _called(run: Replay, found: Difference) -> Difference:
         if built is not None:
             return replace(found, name=built.name, input=built.input, line=built.line)
     return found
-
-
-def _may_fail(run: Replay, error: ErrorRecord) -> bool:
-    """Whether it is no difference that the code fails behind all that is recorded: the run had failed with the same, or
-    it has not ended and may fail there. Not before its first line, and not for what no second time is like the first.
-    """
-    if _same_error(error, run.history.error):
-        return True
-    if run.history.status is RunStatus.SUCCEEDED or not run.began:
-        return False
-    return error.code != NotDeterministic.code
 
 
 def _instead(run: Replay, ending: Ending) -> str:

@@ -7,7 +7,8 @@ Stands above the worker and the instance, and nothing of it is used in productio
 from perdure.testing.environment import Environment
 from perdure.testing.faults import At
 from perdure.testing.history import History, RecordedCall
+from perdure.testing.replay import replay
 from perdure.testing.server import DatabaseServer, serving
 from perdure.testing.time import TimeStands
 
-__all__ = ["At", "DatabaseServer", "Environment", "History", "RecordedCall", "TimeStands", "serving"]
+__all__ = ["At", "DatabaseServer", "Environment", "History", "RecordedCall", "TimeStands", "replay", "serving"]
