@@ -18,7 +18,7 @@ LONGEST_FILE = 400
 LENGTH_COUNTS_FOR = ("*.py", "*.sql", "hack/*", "charts/perdure/templates/*")
 TAIL = 60
 
-TOOLS = ("localcluster", "testrun", "demolib", "features", "benchmarks")
+TOOLS = ("localcluster", "testrun", "demolib", "features", "apidocs", "benchmarks")
 """Packages that are no part of the wheel; those of pyproject.toml are."""
 
 Check = Callable[[], str]
@@ -36,6 +36,7 @@ def run(python: Path) -> Result:
         "pyright": _command(python.parent / "pyright"),
         "lint-imports": _command(python.parent / "lint-imports"),
         "generated CRDs": _command(python, "-m", "perdure.resources.crdgen", "--check"),
+        "reference of the API": _command("env", "PYTHONPATH=hack", python, "-m", "apidocs", "--check"),
         "file length": long_files,
     }
     LOGS.mkdir(parents=True, exist_ok=True)

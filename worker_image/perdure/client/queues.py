@@ -80,7 +80,10 @@ class Queues:
         return found[0]
 
     async def list(self) -> builtins.list[Queue]:
-        """All queues that have limits, by name. A queue without any is in no list: it is only used."""
+        """All queues that have limits, by name. A queue without any is in no list: it is only used.
+
+        Raises `StoreUnavailable`, `InsideWorkflow` in the body of a run.
+        """
         outside_of_bodies("Client.queues.list")
         return await self._database.persist(store.listed, self._namespace)
 
