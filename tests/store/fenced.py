@@ -155,6 +155,7 @@ UNFENCED: dict[str, set[str]] = {
         "debounce_postpone",
         "debounce_sweep",
     },
+    "Says to which version a run is bound that nobody runs: no owner changes, so the fence stays": {"versions_adopt"},
     "Comes from outside: makes runs, puts messages into inboxes": {
         "client_start",
         "client_start_here",
@@ -198,6 +199,8 @@ UNFENCED: dict[str, set[str]] = {
         "queue_create",
         "queue_delete",
         "queue_pause",
+        "versions_forget",
+        "versions_register",
         "worker_beat",
         "worker_drain",
         "worker_forget",

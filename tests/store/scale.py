@@ -68,6 +68,12 @@ SELECT 'p' || lpad(n::text, 6, '0'), 'ns', 'parked-' || n, 'x', '{{workflow:x}}'
        now() + (n - 500) * interval '1 minute', '{{"kind": "RetryBackoff"}}', now(), n % 40 = 0
   FROM generate_series(1, {WAITING}) n;
 
+-- Versions of two hundred releases, each with a hundred workflows.
+INSERT INTO perdure.worker_versions (namespace, pool, version, workflow, source_hash, policy, registered_at)
+SELECT 'ns', 'default', 'v' || v, CASE w WHEN 1 THEN 'x' ELSE 'x' || w END, 'same', 'auto',
+       now() - (200 - v) * interval '2 days'
+  FROM generate_series(1, 200) v, generate_series(1, 100) w;
+
 -- Queues with limits; most queues have none.
 INSERT INTO perdure.queues (namespace, name, concurrency, worker_concurrency, partition_concurrency)
 SELECT 'ns', 'q' || n, 10, 2, 1 FROM generate_series(1, 50) n;

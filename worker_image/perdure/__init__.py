@@ -95,6 +95,7 @@ from perdure.model.queues import Queue, QueueLimits, RateLimit
 from perdure.model.schedules import CatchUp, Overlap, ScheduledTick, ScheduleInfo
 from perdure.model.start import NO_TIMEOUT, ReusePolicy, StartOptions
 from perdure.model.states import CancelMode, RunStatus
+from perdure.model.versions import VersionPolicy
 from perdure.telemetry.build import VERSION
 
 WorkflowNotFound = NonExistentWorkflow
@@ -184,6 +185,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionMisused",
     "UnexpectedStep",
+    "VersionPolicy",
     "WaitTimeout",
     "WorkflowCancelled",
     "WorkflowConflict",

@@ -23,6 +23,7 @@ from perdure.engine.plain import PlainCall
 from perdure.engine.registry import Registry, WorkflowDefinition
 from perdure.model.calls import CallName
 from perdure.model.start import OnDuplicate, Reuse, Seconds, StartOptions, Timeout
+from perdure.model.versions import Policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -179,6 +180,7 @@ def workflow(
     name: str | None = None,
     timeout: Seconds | None = None,
     max_run_attempts: int | None = None,
+    version_policy: Policy | None = None,
     registry: Registry | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
@@ -188,6 +190,7 @@ def workflow(
     name: str | None = None,
     timeout: Seconds | None = None,
     max_run_attempts: int | None = None,
+    version_policy: Policy | None = None,
     registry: Registry | None = None,
 ) -> Any:
     """Register an async function as a workflow. Its name is `module.qualname` unless `name` says otherwise.
@@ -198,13 +201,20 @@ def workflow(
     `timeout`: how long a run of it may take, in seconds or as timedelta, where its start does not say it; also a child
     has this one then instead of its parent's deadline. `max_run_attempts`: how often its body runs in all when it
     fails, 1 to 100; None: as often as the worker's settings say. Both go into the run when it is started from this
-    function; a start by name, or a resource, says them itself. Raises `AlreadyRegistered`, `AlreadyLaunched`,
-    `RegistrationError`.
+    function; a start by name, or a resource, says them itself.
+
+    `version_policy`: which runs that earlier versions have begun go on with this one. `"pinned"`: none. `"auto"`: those
+    of versions in which the source of the workflow is the same, but for comments, layout and the bodies of steps.
+    `"patched"`: all; whatever was changed since stands behind a `perdure.patch`. None: as the worker's settings say.
+
+    Raises `AlreadyRegistered`, `AlreadyLaunched`, `RegistrationError`.
     """
 
     def register(function: Callable[..., Any]) -> Workflow[..., Any]:
         default = registering.qualified_name_of(function) if name is None else name
-        definition = WorkflowDefinition(default, function, timeout=timeout, max_run_attempts=max_run_attempts)
+        definition = WorkflowDefinition(
+            default, function, timeout=timeout, max_run_attempts=max_run_attempts, version_policy=version_policy
+        )
         (registry or registering.default_registry).add_workflow(definition)
         return Workflow(definition, function)
 

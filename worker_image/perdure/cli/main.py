@@ -177,6 +177,35 @@ def scaffold(
 
 
 @app.command()
+def manifest(
+    module: Annotated[
+        list[str] | None,
+        typer.Option(help="Python module with workflows and steps; instead of those in PERDURE_MODULES. Repeatable."),
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(metavar="OLD.json", help="Print what is different from this manifest instead.")
+    ] = None,
+) -> None:
+    """Print which workflows and steps the modules have, as JSON: the hash of each workflow's source, its version
+    policy, and what goes in.
+
+    With --check, exit code 0: runs that are under way can go on with this code; 1: a workflow is gone or its body has
+    changed, and its runs stay with the version that began them; 2: a module or the old manifest cannot be read.
+    """
+    with readable_errors():
+        from perdure.cli import manifests
+
+        found = manifests.of_modules(tuple(module or ()))
+        if check is None:
+            typer.echo(manifests.text_of(found))
+            return
+        differences = manifests.compared(check, found)
+    typer.echo("\n".join(map(str, differences)) or "nothing is different")
+    if any(each.stays for each in differences):
+        raise typer.Exit(RUN_FAILED)
+
+
+@app.command()
 def lint(
     targets: Annotated[
         list[str], typer.Argument(metavar="TARGET...", help="Files, folders, or names of modules, with workflows.")

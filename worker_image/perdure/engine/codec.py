@@ -68,6 +68,11 @@ class Decoder:
         )
         self._adapter, self._wrapped = _adapter(hint, where)
 
+    @property
+    def adapter(self) -> tuple[TypeAdapter[Any], bool]:
+        """What reads the type, and whether it reads a list of one such value."""
+        return self._adapter, self._wrapped
+
     def decode(self, text: str, what: str) -> Any:
         """The value. Raises `DecodingFailed` that names it and says what does not fit."""
         try:

@@ -20,10 +20,12 @@ from pydantic_core import from_json, to_json
 
 from perdure.engine.codec import Decoder, encode, takes_object
 from perdure.engine.signature import RESULT, Parameters, hints_of
+from perdure.engine.source import source_hash
 from perdure.errors import AlreadyLaunched, AlreadyRegistered, DecodingFailed, InvalidArgument, RegistrationError
 from perdure.model.retry import MAX_ATTEMPTS_LIMIT, RetryPolicy
 from perdure.model.rows import step_requirement, workflow_requirement
 from perdure.model.start import DURATION_MAX_SECONDS, Seconds, check_run_attempts, positive_seconds
+from perdure.model.versions import Policy, policy_of
 
 if TYPE_CHECKING:
     from perdure.engine.launched import Starter
@@ -154,6 +156,11 @@ class Definition:
             for name in self.parameters.names
         }
 
+    @property
+    def inputs(self) -> Mapping[str, Decoder]:
+        """What reads each argument, by parameter. Raises `RegistrationError` for annotations that cannot be used."""
+        return self._inputs
+
     def _hints(self, names: tuple[str, ...]) -> dict[str, Any]:
         function = self.function.func if isinstance(self.function, partial) else self.function
         return hints_of(function, names)
@@ -236,6 +243,7 @@ class WorkflowDefinition(Definition):
         *,
         timeout: Seconds | None = None,
         max_run_attempts: int | None = None,
+        version_policy: Policy | None = None,
     ) -> None:
         super().__init__(name, function)
         if not self.is_async:
@@ -243,8 +251,14 @@ class WorkflowDefinition(Definition):
         try:
             self.timeout = None if timeout is None else positive_seconds("timeout", timeout)
             self.max_run_attempts = check_run_attempts(max_run_attempts)
+            self.version_policy = policy_of(version_policy)
         except InvalidArgument as error:
             raise RegistrationError(f"{name}: {error.message}") from None
+
+    @cached_property
+    def source_hash(self) -> str | None:
+        """Of what its function does: see `engine.source`. None where the source cannot be read."""
+        return source_hash(self.function)
 
     @cached_property
     def _takes_object(self) -> bool:

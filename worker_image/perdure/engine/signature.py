@@ -55,6 +55,11 @@ class Parameters:
         plain = all(_optional(slot) for slot in self._slots[len(lead) :])
         self._plain = range(required, len(lead) + 1) if plain else range(0)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Parameters that have no default."""
+        return tuple(slot.name for slot in self._slots if not _optional(slot))
+
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Values in the order of the signature. Raises `TypeError` as the call itself would."""
         if not kwargs and len(args) in self._plain:

@@ -11,6 +11,7 @@ from perdure.api.workflows import Workflow, WorkflowDecorator
 from perdure.engine.registry import Isolation, ShouldRetry
 from perdure.engine.transaction import Connection
 from perdure.model.start import Seconds
+from perdure.model.versions import Policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +24,12 @@ class RegisterWorkflow(Protocol):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
     @overload
     def __call__(
-        self, *, name: str | None = None, timeout: Seconds | None = None, max_run_attempts: int | None = None
+        self,
+        *,
+        name: str | None = None,
+        timeout: Seconds | None = None,
+        max_run_attempts: int | None = None,
+        version_policy: Policy | None = None,
     ) -> WorkflowDecorator: ...
 
 

@@ -28,6 +28,7 @@ from perdure.instance.handle import LaunchedHandle
 from perdure.instance.life import NEXT, OPEN, Life
 from perdure.instance.resident import LateResident
 from perdure.model.start import StartOptions
+from perdure.model.versions import VersionPolicy
 from perdure.worker.settings import WorkerSettings
 from perdure.worker.worker import Worker
 
@@ -41,6 +42,7 @@ class InstanceSettings(TypedDict, total=False):
     slots: int
     queues: tuple[str, ...]
     version: str
+    version_policy: VersionPolicy
     threads: int
     run_attempts: int
     retry_backoff_seconds: float

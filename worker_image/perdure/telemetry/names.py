@@ -144,6 +144,12 @@ RUNS_REMOVED = Metric(
     "Ended runs that this worker removed: they had become old, or their resource was gone.",
     emitted_by=(Component.WORKER,),
 )
+RUNS_ADOPTED = Metric(
+    "perdure_runs_adopted_total",
+    Kind.COUNTER,
+    "Runs that an earlier version of the pool's workers began and that this worker had go on with its own.",
+    emitted_by=(Component.WORKER,),
+)
 RUNS_FINISHED = Metric(
     "perdure_runs_finished_total",
     Kind.COUNTER,

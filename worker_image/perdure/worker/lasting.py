@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from perdure.store.pooler import pooled
 from perdure.telemetry.prometheus import Metrics
+from perdure.worker.adoption import Adoption
 from perdure.worker.answers import StatusApi
 from perdure.worker.link import Link, statement_limit
 from perdure.worker.notifier import Ear, Notifier
@@ -56,7 +57,8 @@ class Lasting:
         # A pooler lends sessions for a transaction: nobody can listen in one, and runs are found by polling alone.
         self._ear = None if pooled(database_url) else Ear(database_url, self._ready, wake, asked)
         self.wakes = Wakes(self.link("wakes"), settings.pool, metrics, self.tell)
-        self._sweeper = Sweeper(self.link("sweeper"), settings.lease_seconds, metrics, self.tell, skipped)
+        adoption = Adoption(settings, metrics, self.tell)
+        self._sweeper = Sweeper(self.link("sweeper"), settings.lease_seconds, metrics, self.tell, skipped, adoption)
         self.reporter = None if status_api is None else Reporter(status_api, self.link("reports"), metrics)
         self._retention = (
             Retention(self.link("retention"), settings, metrics, busy) if settings.retention_seconds else None

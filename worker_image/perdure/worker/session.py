@@ -14,11 +14,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from perdure.engine import manifest
 from perdure.engine.execute import Execution
 from perdure.engine.registry import Registry
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedRun, WorkerRow
 from perdure.model.states import RunStatus
+from perdure.store import versions
 from perdure.store import workers as store
 from perdure.store.journal import Backoff
 from perdure.store.usersql import SqlPool
@@ -76,9 +78,11 @@ class Parts:
 class Session:
     """See the module. Use: `open`, then either `drain` or `abandon`."""
 
-    def __init__(self, parts: Parts, *, slots: int) -> None:
+    def __init__(self, parts: Parts, *, slots: int, first: bool = True) -> None:
+        """`first`: this process has not registered before."""
         settings = parts.settings
         self._parts = parts
+        self._first = first
         self.id = f"{(settings.pod_uid or settings.pod_name)[:ID_PREFIX_MAX]}-{secrets.token_hex(NONCE_BYTES)}"
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Set to a sentence when this registration is dead."""
@@ -157,6 +161,10 @@ class Session:
             queues=settings.queues,
             manifest=self._parts.registry.manifest(),
             slots=settings.slots,
+        )
+        has = manifest.versions(self._parts.registry, settings.version_policy)
+        await self._link.call(
+            versions.register, settings.namespace, settings.pool, settings.version, has, first=self._first
         )
         # Of the first attempt, if this is not it: its answer may have been lost, and the row be as old as that.
         self._first_sent_at = self._first_sent_at or lease_clock()

@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 from perdure.engine import errortypes
 from perdure.errors import ConfigurationError
 from perdure.model.variables import PREFIX, Limit, Variable, unknown
+from perdure.model.versions import VersionPolicy
 from perdure.store.pool import DATABASE_VARIABLES
 
 LIMITS: dict[str, Limit] = {
@@ -91,6 +92,11 @@ class WorkerSettings(BaseModel):
     pool: str = Field(default="default", description="Pool whose runs it takes.")
     version: str = Field(
         default="local", description="Version of the code. A run stays with the version that first claimed it."
+    )
+    version_policy: VersionPolicy = Field(
+        default=VersionPolicy.PINNED,
+        description="Which runs of earlier versions go on with this one, of workflows that do not say it: `pinned` "
+        "(none), `auto` (where the source of the workflow is the same) or `patched` (all).",
     )
     queues: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         default=("default",),

@@ -26,6 +26,7 @@ from perdure.telemetry import names
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.telemetry.settles import tell_moved
+from perdure.worker.adoption import Adoption
 from perdure.worker.lease import lease_clock
 from perdure.worker.link import Connection, Link, error_class
 from perdure.worker.service import Service, backoff
@@ -66,7 +67,8 @@ T = TypeVar("T")
 
 class Sweeper(Service):
     """All sweeps, one after the other, on a connection of their own. `lease_seconds` is this worker's lease;
-    `ready` is told of each pool in which something became claimable; `skipped`: as for `fire_due`."""
+    `ready` is told of each pool in which something became claimable; `skipped`: as for `fire_due`; `adoption`: of runs
+    of earlier versions."""
 
     name = "sweeper"
 
@@ -77,6 +79,7 @@ class Sweeper(Service):
         metrics: Metrics,
         ready: Callable[[str, str], None],
         skipped: Callable[[], timedelta] = lambda: NOT_AHEAD,
+        adoption: Adoption | None = None,
     ) -> None:
         super().__init__()
         self._skipped = skipped
@@ -84,6 +87,7 @@ class Sweeper(Service):
         self._lease_seconds = lease_seconds
         self._metrics = metrics
         self._ready = ready
+        self._adoption = adoption
         self._interval = min(LONGEST_INTERVAL, lease_seconds / 3)
         self._contact_since: float | None = None
         self._contact_at = 0.0
@@ -118,6 +122,8 @@ class Sweeper(Service):
         if self._trusted():
             await self._mark_expired()
         await self._move()
+        if self._adoption is not None:
+            await self._adoption.round(self._call)
         if lease_clock() - self._keys_swept_at > KEYS_EVERY:
             await self._sweep_keys()
         if lease_clock() - self._forgotten_at > FORGET_EVERY:

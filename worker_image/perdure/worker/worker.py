@@ -241,7 +241,7 @@ class Worker:
         """A session that is registered; None when told to stop before."""
         self.state = State.REGISTERING
         slots = max(1, self.settings.slots - len(self._lingering))
-        session = Session(self._parts(), slots=slots)
+        session = Session(self._parts(), slots=slots, first=not self.registered_once)
         failures = 0
         while not self._stopping.is_set():
             try:
