@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 import perdure
+from perdure import testing
 from perdure.api import Step, Workflow
 
 
@@ -204,7 +205,6 @@ async def inside() -> None:
     assert_type(await perdure.now(), datetime)
     assert_type(perdure.uuid4(), UUID)
     assert_type(perdure.patch("two-warehouses"), perdure.PendingCall[bool])
-    assert_type(perdure.VersionPolicy("auto"), perdure.VersionPolicy)
     assert_type(await perdure.deprecate_patch("two-warehouses"), bool)
     assert_type(perdure.random(), Random)
     assert_type(await perdure.gather(charge(1)), tuple[str])
@@ -291,6 +291,20 @@ class Refused(Exception):
 assert_type(Refused(1), Refused)
 assert_type(perdure.Portable("N", "m", 1, {}).code, int | str | None)
 perdure.error("refused", encode=1)  # type: ignore[arg-type]
+
+
+async def kit(perdure_env: testing.Environment, url: str) -> None:
+    async with testing.Environment(url, always_replay=True, run_attempts=1) as env:
+        assert_type(env, testing.Environment)
+        assert_type(await env.run(named), int)
+        assert_type(await env.skip_until_idle(), timedelta)
+        history = assert_type(await env.history(await env.start(named)), testing.History)
+        assert_type(history.assert_step(charge, output=1, error=ValueError), testing.RecordedCall)
+    await perdure_env.skip(3.0)
+    perdure_env.fail(charge, ValueError, attempt=2)
+    perdure_env.crash("charge", "done")
+    perdure_env.crash(charge, "nowhere")  # type: ignore[arg-type]
+    perdure_env.fail(charge, "no")  # type: ignore[arg-type]
 
 
 body: Coroutine[Any, Any, dict[str, int]] = assert_type(order("x"), Coroutine[Any, Any, dict[str, int]])

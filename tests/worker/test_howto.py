@@ -15,7 +15,7 @@ from perdure.engine.registry import Registry
 from tests.support.workerproc import working
 
 GUIDES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?<! -->\n)^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(guide: Path) -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from perdure.api import registering
 from perdure.client.handle import Handle
 from perdure.engine.registry import Registry
 from perdure.errors import InvalidArgument, NotLaunched
@@ -50,12 +51,13 @@ def _stay(code: int) -> None:
 class Environment(Instance):
     """An instance for tests.
 
-    async with Environment(url, registry=perdure.default_registry) as env:
+    async with Environment(url) as env:
         handle = await remind.start("Ada")
         await env.skip(timedelta(days=30))
         assert await handle.result() == "reminded"
 
-    `url`: of a migrated database that nobody else uses. `always_replay`: each call is replayed as soon as its outcome
+    `url`: of a migrated database that nobody else uses. `registry`: where its workflows are, by default what
+    `@perdure.workflow` registers. `always_replay`: each call is replayed as soon as its outcome
     is recorded, so that whatever a replay would do otherwise fails the run (`UnexpectedStep`). `auto_skip`: while the
     result of a run is waited for, and nothing is left to do, time is skipped. `patience`: real seconds after which the
     test fails when nothing comes to rest, or nothing comes any more. The rest as for `Instance`.
@@ -78,7 +80,8 @@ class Environment(Instance):
         **settings: Unpack[InstanceSettings],
     ) -> None:
         given: InstanceSettings = {**SETTINGS, **settings}
-        super().__init__(url, namespace, pool, registry=registry, listen=listen, exit_process=exit_process, **given)
+        its = registering.default_registry if registry is None else registry
+        super().__init__(url, namespace, pool, registry=its, listen=listen, exit_process=exit_process, **given)
         # A pod that registers anew is known to have died before: so nobody waits for a lease after a crash.
         self._settings = self._settings.model_copy(update={"pod_uid": f"test-{secrets.token_hex(8)}"})
         self.always_replay = always_replay

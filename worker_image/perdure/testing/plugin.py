@@ -3,7 +3,7 @@
     async def test_reminder(perdure_env):
         assert await remind.run("Ada") == "reminded"
 
-`perdure_env` is an async fixture: it needs pytest-asyncio, or anyio's plugin. The others do not.
+`perdure_env` is an async fixture: it needs pytest-asyncio. The others do not.
 """
 
 from __future__ import annotations
@@ -83,10 +83,9 @@ async def perdure_env(request: pytest.FixtureRequest, perdure_database: str) -> 
 
     Fails the test when faults that it ordered never happened.
     """
-    from perdure.api import registering
     from perdure.testing.environment import Environment
 
-    options: dict[str, Any] = {"registry": registering.default_registry}
+    options: dict[str, Any] = {}
     if request.config.getoption("--perdure-always-replay"):
         options["always_replay"] = True
     for marker in reversed(list(request.node.iter_markers("perdure"))):
