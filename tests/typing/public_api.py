@@ -205,6 +205,7 @@ async def inside() -> None:
     assert_type(await perdure.now(), datetime)
     assert_type(perdure.uuid4(), UUID)
     assert_type(perdure.patch("two-warehouses"), perdure.PendingCall[bool])
+    assert_type(perdure.VersionPolicy("auto"), perdure.VersionPolicy)
     assert_type(await perdure.deprecate_patch("two-warehouses"), bool)
     assert_type(perdure.random(), Random)
     assert_type(await perdure.gather(charge(1)), tuple[str])
