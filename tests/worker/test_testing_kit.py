@@ -153,6 +153,7 @@ async def test_every_instant_that_counts_is_moved(env: Environment, conn: Any) -
         "leaders.held_until",
         "migrations.applied_at",
         "streams.untold_since",
+        "worker_versions.registered_at",
         "workers.beat_at",
         "workers.ended_at",
         "workers.lease_until",
