@@ -322,3 +322,11 @@ perdure.transaction(isolation="none")  # type: ignore[call-overload]
 perdure.step(max_attempts="3")  # type: ignore[call-overload]
 perdure.step(max_interval=timedelta(hours=2), timeout=timedelta(seconds=3))
 perdure.workflow(lambda: 1)  # type: ignore[arg-type, return-value]
+
+
+async def fixed(order: str) -> int:
+    return len(order)
+
+
+assert_type(perdure.workflow(name="fixed", version_policy="auto")(fixed), Workflow[[str], int])
+perdure.workflow(name="fixed", version_policy="newest")(fixed)  # type: ignore[call-overload]
