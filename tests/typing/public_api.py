@@ -324,9 +324,9 @@ perdure.step(max_interval=timedelta(hours=2), timeout=timedelta(seconds=3))
 perdure.workflow(lambda: 1)  # type: ignore[arg-type, return-value]
 
 
-async def fixed(order: str) -> int:
-    return len(order)
+async def fixed() -> int:
+    return 1
 
 
-assert_type(perdure.workflow(name="fixed", version_policy="auto")(fixed), Workflow[[str], int])
+assert_type(perdure.workflow(name="fixed", version_policy="auto")(fixed), Workflow[[], int])
 perdure.workflow(name="fixed", version_policy="newest")(fixed)  # type: ignore[call-overload]
