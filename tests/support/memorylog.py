@@ -21,6 +21,7 @@ from perdure.model.listing import Question
 from perdure.model.management import Verb
 from perdure.model.outcome import Ending
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
+from perdure.model.serialization import Serialization
 from perdure.model.states import CancelMode, StepStatus
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
@@ -47,6 +48,7 @@ class MemoryRun:
     wake_seq: int = 0
     rewinds: int = 0
     seed: str | None = None
+    serialization: Serialization | None = None
     world: World = field(default_factory=World)
 
     def claim(self) -> ClaimedRun:
@@ -74,6 +76,7 @@ class MemoryRun:
             steps=steps,
             rewinds=self.rewinds,
             seed=self.seed,
+            serialization=self.serialization,
         )
 
     def write(self, write: StepWrite) -> None:

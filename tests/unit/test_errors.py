@@ -22,6 +22,7 @@ SEED = {
     "NotRegistered": perdure.NotRegistered,
     "Serialization": perdure.EncodingFailed,
     "Deserialization": perdure.DecodingFailed,
+    "UnknownSerialization": errors.UnknownSerialization,
     "WorkflowNotFound": perdure.WorkflowNotFound,
     "Interrupted": perdure.Interrupted,
     "WorkflowFailed": perdure.WorkflowFailed,

@@ -25,6 +25,7 @@ from perdure.api.management import (
 )
 from perdure.api.patching import deprecate_patch, patch
 from perdure.api.schedules import scheduled_tick
+from perdure.api.serializers import register_codec, register_serializer
 from perdure.api.streams import close_stream, read_stream, write_stream
 from perdure.api.sync import run_sync
 from perdure.client import Client, Handle
@@ -33,6 +34,7 @@ from perdure.engine.cancellation import Cancellation
 from perdure.engine.context import RunInfo, StepInfo, current, is_active
 from perdure.engine.pending import PendingCall, PendingStart, PendingStep
 from perdure.engine.select import Selected
+from perdure.engine.serialization import Codec, Serializer
 from perdure.errors import (
     AlreadyLaunched,
     AlreadyRegistered,
@@ -79,6 +81,7 @@ from perdure.errors import (
     TransactionAborted,
     TransactionMisused,
     UnexpectedStep,
+    UnknownSerialization,
     WaitTimeout,
     WorkflowCancelled,
     WorkflowConflict,
@@ -93,6 +96,7 @@ from perdure.model.listing import RunDetails, RunFilters, RunPage, StepDetails
 from perdure.model.management import Cut
 from perdure.model.queues import Queue, QueueLimits, RateLimit
 from perdure.model.schedules import CatchUp, Overlap, ScheduledTick, ScheduleInfo
+from perdure.model.serialization import Serialization
 from perdure.model.start import NO_TIMEOUT, ReusePolicy, StartOptions
 from perdure.model.states import CancelMode, RunStatus
 from perdure.model.versions import VersionPolicy
@@ -118,6 +122,7 @@ __all__ = [
     "ChildHandle",
     "Client",
     "ClientClosed",
+    "Codec",
     "ConfigurationError",
     "ConflictingSchedule",
     "ConflictingWorkflow",
@@ -172,6 +177,8 @@ __all__ = [
     "ScheduledTick",
     "SelectMisused",
     "Selected",
+    "Serialization",
+    "Serializer",
     "StartOptions",
     "StepBuiltElsewhere",
     "StepDetails",
@@ -185,6 +192,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionMisused",
     "UnexpectedStep",
+    "UnknownSerialization",
     "VersionPolicy",
     "WaitTimeout",
     "WorkflowCancelled",
@@ -219,6 +227,8 @@ __all__ = [
     "random",
     "read_stream",
     "recv",
+    "register_codec",
+    "register_serializer",
     "resume",
     "rewind",
     "run_step",

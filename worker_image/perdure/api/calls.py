@@ -21,8 +21,9 @@ from perdure.engine.calls.events import GetRunEvent, SetRunEvent
 from perdure.engine.calls.kinds import build
 from perdure.engine.calls.messages import ReceiveMessage, SendMessage
 from perdure.engine.calls.sleep import Sleep
-from perdure.engine.codec import encode
 from perdure.engine.pending import PendingCall
+from perdure.engine.stored import begun
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import Seconds
 
 T = TypeVar("T")
@@ -38,18 +39,26 @@ def sleep(seconds: Seconds) -> PendingCall[None]:
     return build(Sleep(length_of_sleep(seconds)))
 
 
-def send(to: str, value: Any, topic: str = "", key: str | None = None) -> PendingCall[None]:
+def send(
+    to: str,
+    value: Any,
+    topic: str = "",
+    key: str | None = None,
+    *,
+    serialization: Serialization | SerializationName | None = None,
+) -> PendingCall[None]:
     """Send a message to a run, which takes it with `recv` of the same topic, in the order in which they were sent.
 
     Durable when awaited, and sent once however often this run is recovered. `key`: what makes the message the same one
     for its receiver whoever sends it; a second with a key that the receiver has had is none. A run that has ended keeps
     the message unread. Inside a step it is part of the step, sent again when that is tried again. `topic` and `key` are
-    1 to 255 printable characters. Raises `NotInWorkflow` (use `Client`), `InsideStep` in a sync step (use `run_sync`),
-    `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`; when awaited, `NonExistentWorkflow`, and `InsideStep` in a
-    transaction.
+    1 to 255 printable characters. `serialization`: how the value is written; without it as this run's values are.
+
+    Raises `NotInWorkflow` (use `Client`), `InsideStep` in a sync step (use `run_sync`), `EncodingFailed`,
+    `PayloadTooLarge`, `InvalidArgument`; when awaited, `NonExistentWorkflow`, and `InsideStep` in a transaction.
     """
-    text = encode(value, "the message")
-    return build(SendMessage(run_id_of(to), value, text, topic_of(topic), key_of(key)))
+    text, encoding = begun(value, "the message", serialization)
+    return build(SendMessage(run_id_of(to), value, text, topic_of(topic), key_of(key), encoding))
 
 
 @overload
@@ -69,14 +78,17 @@ def recv(topic: str = "", timeout: Seconds | None = None, *, type: Any = Any) ->
     return build(ReceiveMessage(topic_of(topic), limit_of_time(timeout), decoder_of(type)))
 
 
-def set_event(name: str, value: Any) -> PendingCall[None]:
+def set_event(
+    name: str, value: Any, *, serialization: Serialization | SerializationName | None = None
+) -> PendingCall[None]:
     """Publish a value of this run under a name, in place of the one before, for `get_event` and clients.
 
-    Durable when awaited; every value stays in the run's history. Names are 1 to 255 printable characters. Raises
-    `NotInWorkflow`, `InsideStep`, `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`.
+    Durable when awaited; every value stays in the run's history. Names are 1 to 255 printable characters.
+    `serialization` as in `send`. Raises `NotInWorkflow`, `InsideStep`, `EncodingFailed`, `PayloadTooLarge`,
+    `InvalidArgument`.
     """
-    text = encode(value, f"the value of event {name}")
-    return build(SetRunEvent(event_name(name), value, text))
+    text, encoding = begun(value, f"the value of event {name}", serialization)
+    return build(SetRunEvent(event_name(name), value, text, encoding))
 
 
 @overload

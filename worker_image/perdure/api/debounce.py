@@ -13,13 +13,14 @@ from perdure.engine.calls.alone import build_alone_start
 from perdure.engine.calls.arguments import TEXT_MAX
 from perdure.engine.calls.debounce import DebouncedStart
 from perdure.engine.pending import PendingStart
+from perdure.engine.stored import input_of_child
 from perdure.errors import InvalidArgument
 from perdure.model.start import Seconds, attributes_text, check_text, positive_seconds, seconds_of
 from perdure.store.clients import RunStart
 
 R = TypeVar("R")
 
-USABLE = frozenset({"queue", "pool", "priority", "timeout", "partition_key", "attributes"})
+USABLE = frozenset({"queue", "pool", "priority", "timeout", "partition_key", "attributes", "serialization"})
 """Options of a start that a debounced one may have; the others say what the key and the delay say."""
 
 
@@ -50,11 +51,12 @@ def debounce(
     times = check_debounce(start, key, delay, cap)
     options, definition = start.options, start.definition
     timeout = None if definition is None else definition.timeout
+    text = input_of_child(start.workflow, definition, options.choice, start.arguments)
     kind: Any = DebouncedStart(
         run=RunStart(
             id="",
             workflow=start.workflow,
-            input=start.input,
+            input="",
             pool=options.pool or "",
             queue=options.queue or "default",
             priority=options.priority or 100,
@@ -62,7 +64,9 @@ def debounce(
             partition_key=options.partition_key or "",
             attributes=None if options.attributes is None else attributes_text(options.attributes),
             max_run_attempts=None if definition is None else definition.max_run_attempts,
+            serialization=text.choice,
         ),
+        input=text,
         given=start.arguments,
         said=options.said(),
         key=times.key,

@@ -11,23 +11,28 @@ from typing import Any, TypeVar, overload
 from perdure.engine.calls.arguments import decoder_of, limit_of_time, offset_of, run_id_of, stream_name
 from perdure.engine.calls.kinds import build
 from perdure.engine.calls.streams import CloseTheStream, ReadFromStream, WriteToStream
-from perdure.engine.codec import encode
 from perdure.engine.pending import PendingCall
+from perdure.engine.stored import begun
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import Seconds
 
 T = TypeVar("T")
 
 
-def write_stream(key: str, value: Any) -> PendingCall[None]:
+def write_stream(
+    key: str, value: Any, *, serialization: Serialization | SerializationName | None = None
+) -> PendingCall[None]:
     """Append a value to a stream of this run. Its values have the offsets 0, 1, 2 … in the order of the writes.
 
     Durable when awaited, and appended once however often the run is recovered. Inside a step it is part of the step: it
     is there at once, and once more when the step is tried again. Readers get values in their order. `key` is 1 to 255
-    printable characters. Raises `NotInWorkflow`, `InsideStep` in a sync step, `EncodingFailed`, `PayloadTooLarge`,
-    `InvalidArgument`; when awaited, `StreamClosed`.
+    printable characters. `serialization`: how the value is written, without it as this run's values are. Raises
+    `NotInWorkflow`, `InsideStep` in a sync step, `EncodingFailed`, `PayloadTooLarge`, `InvalidArgument`; when awaited,
+    `StreamClosed`.
     """
     name = stream_name(key)
-    return build(WriteToStream(name, value, encode(value, f"the value for stream {name}")))
+    text, encoding = begun(value, f"the value for stream {name}", serialization)
+    return build(WriteToStream(name, value, text, encoding))
 
 
 def close_stream(key: str) -> PendingCall[None]:

@@ -21,7 +21,9 @@ from perdure.engine.launched import refuse_foreign, starter_of
 from perdure.engine.pending import PendingCall
 from perdure.engine.plain import PlainCall
 from perdure.engine.registry import Registry, WorkflowDefinition
+from perdure.engine.stored import input_of_child
 from perdure.model.calls import CallName
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import OnDuplicate, Reuse, Seconds, StartOptions, Timeout
 from perdure.model.versions import Policy
 
@@ -74,6 +76,7 @@ class Workflow(Generic[P, R]):
         deduplication_id: str | None = None,
         on_duplicate: OnDuplicate | None = None,
         attributes: Mapping[str, Any] | None = None,
+        serialization: Serialization | SerializationName | None = None,
     ) -> Workflow[P, R]:
         """The same workflow, to be started with these options; those not given stay as they are.
 
@@ -85,7 +88,8 @@ class Workflow(Generic[P, R]):
         becomes claimable. `partition_key`: whose run it is, for queues that are fair between partitions.
         `deduplication_id`: while a run of the queue holds it that has not ended, another start raises
         `QueueDeduplicated`, or gives that run if `on_duplicate` is `"return-existing"`. `attributes`: a JSON object of
-        at most 16 KiB, recorded with the run for lists. Times in seconds or as timedelta. Raises `InvalidArgument`.
+        at most 16 KiB, recorded with the run for lists. `serialization`: how its input and all that it records are
+        written. Times in seconds or as timedelta. Raises `InvalidArgument`.
         """
         given = {
             "id": id,
@@ -99,6 +103,7 @@ class Workflow(Generic[P, R]):
             "deduplication_id": deduplication_id,
             "on_duplicate": on_duplicate,
             "attributes": attributes,
+            "serialization": serialization,
         }
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return Workflow(self.definition, self.function, replace(self.start_options, **said))
@@ -113,7 +118,7 @@ class Workflow(Generic[P, R]):
         return PreparedStart(
             workflow=self.definition.name,
             arguments=self.definition.parameters.record(args, kwargs),
-            input=self.definition.encode_input(args, kwargs),
+            input=self.definition.encode_input(args, kwargs, self.start_options.choice),
             options=self.start_options,
             definition=self.definition,
         )
@@ -134,11 +139,12 @@ class Workflow(Generic[P, R]):
         definition = self.definition
         refuse_foreign(current_scope.get(), definition)
         self.start_options.check_whole()
+        given = definition.parameters.record(args, kwargs)
         return build(
             StartChild(
                 definition,
-                definition.parameters.record(args, kwargs),
-                definition.encode_input(args, kwargs),
+                given,
+                input_of_child(definition.name, definition, self.start_options.choice, given),
                 self.start_options,
                 lambda run_id: ChildHandle(run_id, definition),
             )
@@ -156,7 +162,8 @@ class Workflow(Generic[P, R]):
         options.check_run()
         if current_scope.get() is None:
             options.check_whole()
-            given, text = definition.parameters.record(args, kwargs), definition.encode_input(args, kwargs)
+            given = definition.parameters.record(args, kwargs)
+            text = definition.encode_input(args, kwargs, options.choice)
             return PlainCall(CallName.START, lambda: starter_of(definition).run_given(definition, given, text, options))
         return run_of(self.start(*args, **kwargs), options.id, definition)
 
@@ -180,6 +187,7 @@ def workflow(
     name: str | None = None,
     timeout: Seconds | None = None,
     max_run_attempts: int | None = None,
+    serialization: Serialization | SerializationName | None = None,
     version_policy: Policy | None = None,
     registry: Registry | None = None,
 ) -> WorkflowDecorator: ...
@@ -190,6 +198,7 @@ def workflow(
     name: str | None = None,
     timeout: Seconds | None = None,
     max_run_attempts: int | None = None,
+    serialization: Serialization | SerializationName | None = None,
     version_policy: Policy | None = None,
     registry: Registry | None = None,
 ) -> Any:
@@ -201,7 +210,9 @@ def workflow(
     `timeout`: how long a run of it may take, in seconds or as timedelta, where its start does not say it; also a child
     has this one then instead of its parent's deadline. `max_run_attempts`: how often its body runs in all when it
     fails, 1 to 100; None: as often as the worker's settings say. Both go into the run when it is started from this
-    function; a start by name, or a resource, says them itself.
+    function; a start by name, or a resource, says them itself. `serialization`: how input, result and all that a run of
+    it records are written, where its start does not say it: `Serialization.PORTABLE` for one that other languages start
+    or await; also a run by name or by a resource records so.
 
     `version_policy`: which runs that earlier versions have begun go on with this one. `"pinned"`: none. `"auto"`: those
     of versions in which the source of the workflow is the same, but for comments, layout and the bodies of steps.
@@ -213,7 +224,12 @@ def workflow(
     def register(function: Callable[..., Any]) -> Workflow[..., Any]:
         default = registering.qualified_name_of(function) if name is None else name
         definition = WorkflowDefinition(
-            default, function, timeout=timeout, max_run_attempts=max_run_attempts, version_policy=version_policy
+            default,
+            function,
+            timeout=timeout,
+            max_run_attempts=max_run_attempts,
+            serialization=serialization,
+            version_policy=version_policy,
         )
         (registry or registering.default_registry).add_workflow(definition)
         return Workflow(definition, function)

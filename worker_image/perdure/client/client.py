@@ -15,26 +15,32 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 import asyncpg
 
 from perdure.api.debounce import check_debounce
+from perdure.api.registering import default_registry
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
 from perdure.client import exporting, management, reading
 from perdure.client.creating import Creator
 from perdure.client.database import Database
 from perdure.client.handle import POLL_SECONDS, Handle, limit_of
-from perdure.client.messages import send_message
+from perdure.client.messages import Outgoing, send_message
 from perdure.client.news import News
 from perdure.client.queues import Queues
 from perdure.client.resident import Resident
 from perdure.client.schedules import Schedules
 from perdure.client.several import join, select
-from perdure.client.starts import batches, row_of
+from perdure.client.starts import batches, stored_row_of
 from perdure.client.waits import Waits
 from perdure.client.watcher import Watcher
 from perdure.engine import errortypes
 from perdure.engine.calls.arguments import run_id_of
 from perdure.engine.codec import encode
 from perdure.engine.context import outside_of_runs
+from perdure.engine.encoding import input_encoding
+from perdure.engine.registry import WorkflowDefinition
+from perdure.engine.serialization import Codec, Serializer, Serializers
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text
+from perdure.store.clients import RunStart
 from perdure.store.debounce import Debounce, debounce
 from perdure.store.pool import checked_url, database_url
 from perdure.store.pooler import VARIABLE as POOLER_VARIABLE
@@ -61,7 +67,8 @@ class Client:
     runs are started unless their options say otherwise. `listen` False: ends are found by polling alone, as behind a
     pooler in transaction mode (`PERDURE_DATABASE_POOLER=transaction`, or `?pooler=transaction` in the URL). `worker`:
     the `resident` of a worker in this process and on this event loop; runs begin in its free slots at once, and their
-    ends are known without asking.
+    ends are known without asking. `serializer` and `codecs`: how what it sends is written, beside which it reads what
+    `perdure.register_serializer` and `register_codec` have named; without them it writes as the process does.
 
     Raises `ConfigurationError` when there is no URL or it is not Postgres', `InvalidArgument` for the names.
     """
@@ -74,6 +81,8 @@ class Client:
         *,
         listen: bool = True,
         worker: Resident | None = None,
+        serializer: Serializer | None = None,
+        codecs: Sequence[Codec] = (),
     ) -> None:
         if url is None:
             address = database_url()
@@ -84,14 +93,15 @@ class Client:
         errortypes.policy()
         self.namespace = namespace
         self.pool = pool
+        self.serializers = self._known().with_own(serializer, codecs)
         self._address = address
         self._database = Database(address, size=CONNECTIONS)
         self._watcher = Watcher(address, listen=listen and not pooled(address))
         self._news = News(self._database)
         self.queues = Queues(self._database, namespace)
         self.waits = Waits(self._database, address, listen=listen and not pooled(address))
-        self._creator = Creator(self._database, self._news, worker, namespace)
-        self.schedules = Schedules(self._database, self._news, namespace, pool, self.handle)
+        self._creator = Creator(self._database, self._news, worker, namespace, self.serializers)
+        self.schedules = Schedules(self._database, self._news, namespace, pool, self.handle, self.serializers)
         self._unsubscribe = None if worker is None else worker.subscribe(self._watcher.settled, self._watcher.ended)
 
     async def __aenter__(self) -> Self:
@@ -133,7 +143,7 @@ class Client:
         """
         self._outside_of_runs("Client.start_in", "workflow.start(…)")
         start = workflow.prepare(*args, **kwargs)
-        row = row_of(start, self.pool)
+        row = await self._row(start)
         created = await self._creator.create_in(connection, (start, row))
         return self._handle(start, created.id_of(row))
 
@@ -156,7 +166,7 @@ class Client:
         self._outside_of_runs("Client.start_many", "asyncio.gather(*(workflow.start(…) …))")
         handles: list[Handle[R]] = []
         for batch in batches(starts):
-            pairs = [(start, row_of(start, self.pool)) for start in batch]
+            pairs = [(start, await self._row(start)) for start in batch]
             created = await self._creator.create(pairs, awaited=False)
             handles += [self._handle(start, created.id_of(row)) for start, row in pairs]
         return handles
@@ -172,7 +182,7 @@ class Client:
         """
         self._outside_of_runs("Client.debounce", "perdure.debounce")
         times = check_debounce(start, key, delay, cap)
-        row = row_of(start, self.pool)
+        row = await self._row(start)
         asked = Debounce(row, times.key, row.id, times.delay, times.cap)
         return self._handle(start, await self._database.persist(debounce, self.namespace, asked))
 
@@ -190,8 +200,9 @@ class Client:
         """
         check_text("workflow", workflow, ID_MAX)
         given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
-        text = encode(given, f"the input of workflow {workflow}")
-        start: PreparedStart[Any] = PreparedStart(workflow, given, text, options or StartOptions(), None)
+        options = options or StartOptions()
+        text = encode(given, f"the input of workflow {workflow}", input_encoding(options.choice))
+        start: PreparedStart[Any] = PreparedStart(workflow, given, text, options, None)
         return await self._start(start)
 
     @overload
@@ -204,8 +215,7 @@ class Client:
         With its workflow, results have the annotated type; without, they are plain JSON values. Raises
         `InvalidArgument` for what cannot be an id.
         """
-        definition = None if workflow is None else workflow.definition
-        return Handle(run_id_of(run_id), definition, database=self._database, watcher=self._watcher)
+        return self._handle_of(run_id_of(run_id), None if workflow is None else workflow.definition)
 
     async def select_workflow(
         self,
@@ -253,15 +263,25 @@ class Client:
         """
         return await join(self._watcher, runs, limit_of(timeout, None))
 
-    async def send(self, to: str, value: Any, topic: str = "", key: str | None = None) -> None:
+    async def send(
+        self,
+        to: str,
+        value: Any,
+        topic: str = "",
+        key: str | None = None,
+        *,
+        serialization: Serialization | SerializationName | None = None,
+    ) -> None:
         """Send a message to the run with this id, which takes it with `perdure.recv` of the same topic.
 
         Durable on return; a receiver that waits goes on at once. `key`: what makes the message the same one, whoever
         sends it; a second with a key that the receiver has had is none. A run that has ended keeps it unread. `topic`
-        and `key` are 1 to 255 printable characters. Raises `EncodingFailed`, `InvalidArgument`, `NonExistentWorkflow`,
-        and `StoreUnavailable`, after which sending again is safe with a key.
+        and `key` are 1 to 255 printable characters. `serialization`: how the value is written; without it as this
+        client writes. Raises `EncodingFailed`, `InvalidArgument`, `NonExistentWorkflow`, and `StoreUnavailable`, after
+        which sending again is safe with a key.
         """
-        self._news.ready(await send_message(self._database, to, value, topic, key))
+        message = Outgoing(value, topic, key, serialization)
+        self._news.ready(await send_message(self._database, self.serializers, to, message))
 
     # What runs publish.
     get_event = reading.get_event
@@ -286,7 +306,7 @@ class Client:
     async def _run(self, start: PreparedStart[R]) -> R:
         self._outside_of_runs("Client.run", "workflow.run(…)")
         start.options.check_run()
-        row = row_of(start, self.pool)
+        row = await self._row(start)
         # Before the run exists, or the news of its end could come before anybody listens for it.
         future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
         try:
@@ -300,14 +320,23 @@ class Client:
         self._watcher.awake(row.id, armed=row.id in created.ids and not created.here, here=created.here)
         return await self._handle(start, row.id).result_of(future)
 
+    def _known(self) -> Serializers:
+        return default_registry.serializers
+
     def _outside_of_runs(self, what: str, instead: str) -> None:
         outside_of_runs(what, instead)
 
     async def _start(self, start: PreparedStart[R]) -> Handle[R]:
         self._outside_of_runs("Client.start", "workflow.start(…)")
-        row = row_of(start, self.pool)
+        row = await self._row(start)
         created = await self._creator.create([(start, row)], awaited=False)
         return self._handle(start, created.id_of(row))
 
     def _handle(self, start: PreparedStart[R], run_id: str) -> Handle[R]:
-        return Handle(run_id, start.definition, database=self._database, watcher=self._watcher)
+        return self._handle_of(run_id, start.definition)
+
+    def _handle_of(self, run_id: str, definition: WorkflowDefinition | None) -> Handle[Any]:
+        return Handle(run_id, definition, database=self._database, watcher=self._watcher, serializers=self.serializers)
+
+    async def _row(self, start: PreparedStart[Any]) -> RunStart:
+        return await stored_row_of(start, self.pool, self.serializers)

@@ -7,7 +7,7 @@ again; a start that asks whether it is the first finds its own run then, not ano
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import asyncpg
@@ -16,6 +16,7 @@ from perdure.client.database import Database
 from perdure.client.news import News
 from perdure.client.resident import Resident
 from perdure.client.starts import Pair, distinct, instead, refuse_other
+from perdure.engine.serialization import Serializers
 from perdure.errors import NonExistentWorkflow, StoreUnavailable
 from perdure.model.start import ReusePolicy
 from perdure.store import clients as store
@@ -49,11 +50,14 @@ Ask = Callable[..., Awaitable[Any]]
 class Creator:
     """See the module; one for each client."""
 
-    def __init__(self, database: Database, news: News, worker: Resident | None, namespace: str) -> None:
+    def __init__(
+        self, database: Database, news: News, worker: Resident | None, namespace: str, serializers: Serializers
+    ) -> None:
         self._database = database
         self._news = news
         self._worker = worker
         self._namespace = namespace
+        self._serializers = serializers
 
     async def create(self, pairs: Sequence[Pair], *, awaited: bool) -> Created:
         """Create the runs, durably. Raises `ConflictingWorkflow`, `WorkflowIdInUse`, `QueueDeduplicated`, and
@@ -127,7 +131,8 @@ class Creator:
             if row.id not in there:
                 free[row.id] = (start, row)
                 continue
-            refuse_other(start, row, there[row.id], self._namespace)
+            text = await self._serializers.fetch(there[row.id].input, f"the input of run {row.id}")
+            refuse_other(start, row, replace(there[row.id], input=text), self._namespace)
             if start.options.reuse == ReusePolicy.RERUN_FAILED and there[row.id].failed:
                 assert row.token is not None
                 await ask(store.rerun, row.id, row.token)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from perdure.client import managed
 from perdure.client.outcome import Expected
-from perdure.engine.codec import MAX_PAYLOAD_BYTES
+from perdure.engine.encoding import MARK, MAX_PAYLOAD_BYTES
 from perdure.errors import InvalidArgument, WaitTimeout
 from perdure.model.start import Seconds, positive_seconds
 from perdure.model.states import RunStatus
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.client.database import Database
     from perdure.client.watcher import Watcher
     from perdure.engine.registry import WorkflowDefinition
+    from perdure.engine.serialization import Serializers
 
 R = TypeVar("R")
 
@@ -42,13 +44,30 @@ class Handle(Generic[R]):
     """
 
     def __init__(
-        self, run_id: str, workflow: WorkflowDefinition | None, *, database: Database, watcher: Watcher
+        self,
+        run_id: str,
+        workflow: WorkflowDefinition | None,
+        *,
+        database: Database,
+        watcher: Watcher,
+        serializers: Serializers,
     ) -> None:
         self.id = run_id
         """The run's id; `Client.handle` makes another handle from it."""
         self._expected = Expected(run_id, workflow)
         self._database = database
         self._watcher = watcher
+        self._serializers = serializers
+
+    def of(self, run_id: str) -> Handle[R]:
+        """The handle of another run of the same workflow."""
+        return Handle(
+            run_id,
+            self._expected.workflow,
+            database=self._database,
+            watcher=self._watcher,
+            serializers=self._serializers,
+        )
 
     @property
     def workflow_id(self) -> str:
@@ -73,7 +92,7 @@ class Handle(Generic[R]):
         return (await self._ended(limit_of(timeout, deadline), poll)).status
 
     async def wait_with_timeout(self, seconds: Seconds) -> RunStatus:
-        """`wait` for at most so long."""
+        """`wait` for at most so long. Raises as `wait`."""
         return await self.wait(seconds)
 
     async def result(
@@ -87,7 +106,8 @@ class Handle(Generic[R]):
 
         Raises what the workflow raised, as its own class where it can be found and built here, else `WorkflowFailed`;
         `WorkflowCancelled`; `MaxRecoveryAttemptsExceeded`; `DecodingFailed` when the result does not fit the
-        workflow's annotation; `ConflictingWorkflow` when the run is of another workflow; and what `wait` raises.
+        workflow's annotation; `UnknownSerialization` when it was written by a serializer that the client does not have;
+        `ConflictingWorkflow` when the run is of another workflow; and what `wait` raises.
         """
         return await self._value(await self._ended(limit_of(timeout, deadline), poll))
 
@@ -113,9 +133,9 @@ class Handle(Generic[R]):
     async def output_raw(self) -> str | None:
         """The result as JSON text; None if the run has none: it has not ended, or not well.
 
-        Raises `NonExistentWorkflow`.
+        Raises `NonExistentWorkflow`, `UnknownSerialization`.
         """
-        return (await self._sight()).output
+        return (await self._readable(await self._sight())).output
 
     # What is done with the run, and what is known of it.
     cancel = managed.cancel
@@ -139,8 +159,15 @@ class Handle(Generic[R]):
         return f"<handle of run {self.id}>"
 
     async def _value(self, sight: RunSight) -> R:
-        found: R = self._expected.value(sight if sight.complete else await self._sight())
+        found: R = self._expected.value(await self._readable(sight if sight.complete else await self._sight()))
         return found
+
+    async def _readable(self, sight: RunSight) -> RunSight:
+        """With its result as JSON. Raises `UnknownSerialization`, `DecodingFailed`."""
+        if sight.output is None or sight.output[:1] != MARK:
+            return sight
+        text = await self._serializers.fetch(sight.output, f"the result of run {self.id}")
+        return replace(sight, output=text)
 
     async def _ended(self, limit: float | None, poll: Seconds) -> RunSight:
         every = positive_seconds("poll", poll)

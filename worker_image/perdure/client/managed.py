@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.client.management import REASON, carry_out, details_of, steps_of, tell_ready
-from perdure.client.messages import send_message
+from perdure.client.messages import Outgoing, send_message
 from perdure.model.listing import RunDetails, StepDetails, StepQuery
 from perdure.model.management import Cancel, Cut, Delay, Delete, Resume, Rewind, attributes_of, cut_of, fork_of
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import Seconds, positive_seconds
 from perdure.model.states import CancelMode, RunStatus
 
@@ -58,7 +59,7 @@ async def fork(
 ) -> Handle[R]:
     """Start a new run with the steps that this one has recorded before a cut: `Client.fork`; its handle."""
     [made] = await carry_out(self._database, self._watcher, [self.id], fork_of(id, at, children))
-    return type(self)(made.id, self._expected.workflow, database=self._database, watcher=self._watcher)
+    return self.of(made.id)
 
 
 async def rewind(self: Handle[R], to: Cut | int | str) -> Handle[R]:
@@ -83,6 +84,14 @@ async def set_attributes(self: Handle[Any], attributes: Mapping[str, Any]) -> No
     await carry_out(self._database, self._watcher, [self.id], attributes_of(attributes))
 
 
-async def send(self: Handle[Any], value: Any, topic: str = "", key: str | None = None) -> None:
+async def send(
+    self: Handle[Any],
+    value: Any,
+    topic: str = "",
+    key: str | None = None,
+    *,
+    serialization: Serialization | SerializationName | None = None,
+) -> None:
     """Send the run a message: `Client.send`."""
-    await tell_ready(self._database, await send_message(self._database, self.id, value, topic, key))
+    message = Outgoing(value, topic, key, serialization)
+    await tell_ready(self._database, await send_message(self._database, self._serializers, self.id, message))

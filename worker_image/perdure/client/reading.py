@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic_core import from_json
 
-from perdure.client.waits import Waits
 from perdure.engine.calls.arguments import decoder_of, event_name, limit_of_time, offset_of, run_id_of, stream_name
 from perdure.engine.codec import Decoder
 from perdure.model.start import Seconds
@@ -47,13 +46,14 @@ async def get_event(
 
     `timeout`: seconds or a timedelta; None waits without end, zero only looks. `type`: what it is read as; without, it
     is plain JSON. All that wait share a question a tick, at least one a second. Also for a run that does not exist yet,
-    or has ended. Raises `InvalidArgument`, `StoreUnavailable`, `DecodingFailed`.
+    or has ended. Raises `InvalidArgument`, `StoreUnavailable`, `DecodingFailed`, `UnknownSerialization`.
     """
     decoder, limit = decoder_of(type), limit_of_time(timeout)
-    text = await self.waits.event(run_id_of(run_id), event_name(name), limit)
+    text, what = await self.waits.event(run_id_of(run_id), event_name(name), limit), f"event {name} of run {run_id}"
+    text = None if text is None else await self.serializers.fetch(text, what)
     if text is None or text == "null":
         return None
-    return from_json(text) if decoder is None else decoder.decode(text, f"event {name} of run {run_id}")
+    return from_json(text) if decoder is None else decoder.decode(text, what)
 
 
 @overload
@@ -77,18 +77,19 @@ def read_stream(
     `timeout`: seconds or a timedelta that the next value may take, else `StreamTimeout`; None waits without end, zero
     gives what is there. `type`: what each is read as; without, they are plain JSON. All readers of the client share a
     question a tick. Raises `InvalidArgument`; when it is iterated, `NonExistentWorkflow`, `StoreUnavailable`,
-    `DecodingFailed`.
+    `DecodingFailed`, `UnknownSerialization`.
     """
     decoder, limit = decoder_of(type), limit_of_time(timeout)
-    return _values(self.waits, Reader(run_id_of(run_id), stream_name(key), offset_of(offset)), limit, decoder)
+    return _values(self, Reader(run_id_of(run_id), stream_name(key), offset_of(offset)), limit, decoder)
 
 
 async def _values(
-    waits: Waits, reader: Reader, limit: float | None, decoder: Decoder | None
+    client: Client, reader: Reader, limit: float | None, decoder: Decoder | None
 ) -> AsyncGenerator[Any, None]:
     number = reader.offset
-    async with aclosing(waits.stream(reader, limit)) as texts:
+    async with aclosing(client.waits.stream(reader, limit)) as texts:
         async for text in texts:
             what = f"value {number} of stream {reader.key} of run {reader.run_id}"
+            text = await client.serializers.fetch(text, what)
             yield from_json(text) if decoder is None else decoder.decode(text, what)
             number += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,8 +20,10 @@ from perdure.client.database import Database
 from perdure.client.handle import Handle
 from perdure.client.news import News
 from perdure.client.starts import row_of
-from perdure.engine.codec import encode
+from perdure.engine.codec import encode, same_input
 from perdure.engine.context import current_scope
+from perdure.engine.encoding import MARK
+from perdure.engine.serialization import Serializers
 from perdure.errors import ConflictingSchedule, InsideWorkflow, InvalidArgument, NonExistentSchedule
 from perdure.model.schedules import (
     CatchUp,
@@ -113,7 +115,7 @@ class Schedule:
             raise InvalidArgument("start is what `workflow.prepare(…)` gives, or the name of a workflow")
 
     def row(self, pool: str) -> ScheduleRow:
-        """The row, with `pool` where the start does not say. Raises `EncodingFailed`."""
+        """The row, with `pool` where the start does not say. Its input is JSON yet. Raises `EncodingFailed`."""
         start = self.start
         if isinstance(start, str):
             given = dict(self.arguments) if isinstance(self.arguments, Mapping) else list(self.arguments)
@@ -146,13 +148,20 @@ class Schedules:
     """The schedules of a client's namespace. All raise `InvalidArgument`, `StoreUnavailable`, `ClientClosed`."""
 
     def __init__(
-        self, database: Database, news: News, namespace: str, pool: str, handle: Callable[[str], Handle[Any]]
+        self,
+        database: Database,
+        news: News,
+        namespace: str,
+        pool: str,
+        handle: Callable[[str], Handle[Any]],
+        serializers: Serializers,
     ) -> None:
         self._database = database
         self._news = news
         self._namespace = namespace
         self._pool = pool
         self._handle = handle
+        self._serializers = serializers
 
     async def create(self, schedule: Schedule) -> None:
         """Make a new schedule; its first tick is the first one after now. The same one again is no error.
@@ -180,7 +189,7 @@ class Schedules:
         return (await self._sight(name)).info
 
     async def list(self) -> tuple[ScheduleInfo, ...]:
-        """All schedules of the namespace, by name."""
+        """All schedules of the namespace, by name. Raises `StoreUnavailable`, `InsideWorkflow` in the body of a run."""
         _outside_of_bodies("list")
         found: list[ScheduleInfo] = []
         while True:
@@ -201,7 +210,10 @@ class Schedules:
         await self._pause(name, paused=False)
 
     async def delete(self, name: str) -> bool:
-        """Remove a schedule; whether it was there (also False when a first answer was lost). Runs that it has go on."""
+        """Remove a schedule; whether it was there (also False when a first answer was lost). Runs that it has go on.
+
+        Raises `InvalidArgument` for what cannot be a name, `StoreUnavailable`, `InsideWorkflow` in the body of a run.
+        """
         _outside_of_bodies("delete")
         return await self._database.persist(store.delete, self._namespace, schedule_name(name))
 
@@ -250,7 +262,26 @@ class Schedules:
             if schedule.name in rows:
                 raise InvalidArgument(f"the schedule {schedule.name} is there twice")
             rows[schedule.name] = schedule.row(self._pool)
-        await self._database.persist(self._apply_rows, list(rows.values()), owner, change=change)
+        stored = [await self._stored(schedule, rows[schedule.name]) for schedule in schedules]
+        if not change:
+            stored = [await self._as_before(row, rows[row.name].input) for row in stored]
+        await self._database.persist(self._apply_rows, stored, owner, change=change)
+
+    async def _stored(self, schedule: Schedule, row: ScheduleRow) -> ScheduleRow:
+        definition = schedule.start.definition if isinstance(schedule.start, PreparedStart) else None
+        choice = None if definition is None else definition.serialization
+        what = f"the input of workflow {row.workflow}"
+        return replace(row, input=await self._serializers.write(row.input, what, choice))
+
+    async def _as_before(self, row: ScheduleRow, text: str) -> ScheduleRow:
+        """With the input that is stored, where a serializer has written the same one otherwise. `text` is its JSON."""
+        if row.input[:1] != MARK:
+            return row
+        found = await self._database.persist(store.inputs, self._namespace, [row.name])
+        for before in found.values():
+            if same_input(None, text, await self._serializers.fetch(before, f"the input of schedule {row.name}")):
+                return replace(row, input=before)
+        return row
 
     async def _apply_rows(
         self, connection: asyncpg.Connection[Any], rows: Sequence[ScheduleRow], owner: str, *, change: bool

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.api.starts import PreparedStart
 from perdure.engine.codec import same_input
+from perdure.engine.serialization import Serializers
 from perdure.errors import ConflictingWorkflow, QueueDeduplicated, WorkflowIdInUse
 from perdure.model.start import ReusePolicy, attributes_text, new_run_id, seconds_of
 from perdure.store.clients import ExistingRun, Holder, RunStart
@@ -24,14 +26,23 @@ BATCH_BYTES = 4 * 1024 * 1024
 Pair = tuple[PreparedStart[Any], RunStart]
 
 
+async def stored_row_of(start: PreparedStart[Any], pool: str, serializers: Serializers) -> RunStart:
+    """The row, with its input as it is stored. Raises as `row_of`, `EncodingFailed`, `PayloadTooLarge`."""
+    row = row_of(start, pool)
+    what = f"the input of workflow {start.workflow}"
+    return replace(row, input=await serializers.write(start.input, what, row.serialization))
+
+
 def row_of(start: PreparedStart[Any], pool: str) -> RunStart:
-    """The row, under the id that was asked for or a new one; `pool` is where it goes when it does not say.
+    """The row, under the id that was asked for or a new one; `pool` is where it goes when it does not say. Its input is
+    JSON yet.
 
     Raises `InvalidArgument` for options that do not go together.
     """
     options, definition = start.options, start.definition
     options.check_whole()
     default_timeout = None if definition is None else definition.timeout
+    choice = options.choice or (None if definition is None else definition.serialization)
     return RunStart(
         id=options.id or new_run_id(),
         workflow=start.workflow,
@@ -46,6 +57,7 @@ def row_of(start: PreparedStart[Any], pool: str) -> RunStart:
         attributes=None if options.attributes is None else attributes_text(options.attributes),
         token=start.token if asks_whether_new(start) else None,
         max_run_attempts=None if definition is None else definition.max_run_attempts,
+        serialization=choice,
     )
 
 
@@ -72,15 +84,16 @@ def distinct(pairs: Sequence[Pair]) -> dict[str, Pair]:
     """Each id once, the first of it. Raises what `refuse_other` says when another with the same id is not the same."""
     found: dict[str, Pair] = {}
     for start, row in pairs:
-        first = found.setdefault(row.id, (start, row))[1]
+        before, first = found.setdefault(row.id, (start, row))
         if first is not row:
-            refuse_other(start, row, ExistingRun(first.id, "", first.workflow, first.input, token=first.token), "")
+            refuse_other(start, row, ExistingRun(first.id, "", first.workflow, before.input, token=first.token), "")
     return found
 
 
 def refuse_other(start: PreparedStart[Any], row: RunStart, there: ExistingRun, namespace: str) -> None:
-    """Raises unless the run that has the id may be given for this start: `ConflictingWorkflow` for another run,
-    `WorkflowIdInUse` for any that this start has not made, if it says so, and for one that is about to be removed."""
+    """Raises unless the run that has the id, of which the input is JSON, may be given for this start:
+    `ConflictingWorkflow` for another run, `WorkflowIdInUse` for any that this start has not made, if it says so, and
+    for one that is about to be removed."""
     mine = row.token is not None and there.token == row.token
     if start.options.reuse == ReusePolicy.REJECT and not mine:
         raise WorkflowIdInUse(f"there is a run with the id {row.id}: {there.workflow}", row.id)
@@ -93,7 +106,7 @@ def refuse_other(start: PreparedStart[Any], row: RunStart, there: ExistingRun, n
         raise ConflictingWorkflow(f"the id {row.id} belongs to a run in namespace {there.namespace}, not {namespace}")
     if there.workflow != row.workflow:
         raise ConflictingWorkflow(f"the id {row.id} belongs to a run of workflow {there.workflow}, not {row.workflow}")
-    if not same_input(start.arguments, row.input, there.input):
+    if not same_input(start.arguments, start.input, there.input):
         raise ConflictingWorkflow(
             f"the id {row.id} belongs to a run of workflow {row.workflow} that was started with another input"
         )

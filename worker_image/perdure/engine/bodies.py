@@ -106,3 +106,18 @@ def _guarded(
         return True, function(*args, **kwargs)
     except BaseException as error:
         return False, error
+
+
+def not_its_own(error: BaseException, task: asyncio.Task[Any]) -> bool:
+    """Whether the body did not raise this itself: its task is cancelled, or the interpreter drops its coroutine."""
+    if isinstance(error, asyncio.CancelledError):
+        return task.cancelling() > 0
+    return isinstance(error, GeneratorExit) and dropped_by_interpreter(task)
+
+
+def dropped_by_interpreter(task: asyncio.Task[Any] | None) -> bool:
+    """Whether this code runs because its coroutine is closed, not because its task takes a step."""
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True

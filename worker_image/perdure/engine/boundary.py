@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from perdure.engine.bodies import dropped_by_interpreter
+from perdure.engine.encoding import MARK, PLAIN
 from perdure.engine.failures import describe, step_of
-from perdure.engine.registry import Registry, WorkflowDefinition
-from perdure.engine.steps import dropped_by_interpreter
-from perdure.errors import PerdureError, UnknownWorkflow
+from perdure.engine.registry import WorkflowDefinition
+from perdure.errors import ControlSignal, PerdureError, UnknownWorkflow
 from perdure.model.outcome import Ending, Failed, Mismatch, Succeeded
-from perdure.model.rows import ClaimedRun
+
+if TYPE_CHECKING:
+    from perdure.engine.execute import Execution
 
 Body = asyncio.Task[Ending]
 
 
-def body_of(
-    run: ClaimedRun, registry: Registry, task: Callable[[], Body | None]
-) -> Ending | Coroutine[Any, Any, Ending]:
+def body_of(execution: Execution, task: Callable[[], Body | None]) -> Ending | Coroutine[Any, Any, Ending]:
     """The body ready to run in a task, which `task` then gives; or how the run ends without it."""
-    definition = registry.workflows.get(run.workflow)
+    run = execution.claimed
+    definition = execution.registry.workflows.get(run.workflow)
     if definition is None:
         unknown = UnknownWorkflow(f"no workflow {run.workflow} is registered in this process")
         return Mismatch(describe(unknown))
+    if run.input[:1] == MARK:
+        return _read_first(execution, definition, task)
     try:
         args, kwargs = definition.arguments_from_input(run.input)
     except PerdureError as error:
         return Failed(describe(error))
-    return _ending_of(definition, args, kwargs, task)
+    return _ending_of(execution, definition, args, kwargs, task)
 
 
 def outcome_of_body(body: Body) -> Ending:
@@ -42,12 +46,29 @@ def outcome_of_body(body: Body) -> Ending:
     return body.result()
 
 
+async def _read_first(execution: Execution, definition: WorkflowDefinition, task: Callable[[], Body | None]) -> Ending:
+    """Of a run whose input is no JSON. One that cannot be read here stops the run, which says how it ends then."""
+    try:
+        text = await execution.values.read(execution.claimed.input, f"the input of workflow {definition.name}")
+        args, kwargs = definition.arguments_from_input(text)
+    except (PerdureError, ControlSignal) as error:
+        return Failed(describe(error))
+    return await _ending_of(execution, definition, args, kwargs, task)
+
+
 async def _ending_of(
-    definition: WorkflowDefinition, args: Sequence[Any], kwargs: dict[str, Any], task: Callable[[], Body | None]
+    execution: Execution,
+    definition: WorkflowDefinition,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    task: Callable[[], Body | None],
 ) -> Ending:
+    encoding = execution.encoding
     try:
         value = await definition.function(*args, **kwargs)
-        return Succeeded(definition.result.round_trip(value, f"the result of workflow {definition.name}")[0])
+        what = f"the result of workflow {definition.name}"
+        output = definition.result.round_trip(value, what, encoding)[0]
+        return Succeeded(output if encoding is PLAIN else await execution.values.write(output, what))
     except BaseException as error:
         if isinstance(error, GeneratorExit) and dropped_by_interpreter(task()):
             raise

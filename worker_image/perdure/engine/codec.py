@@ -1,8 +1,8 @@
-"""Values ↔ JSON text, with the types that the code is annotated with. The only place that knows the encoding.
+"""Values ↔ JSON text, with the types that the code is annotated with.
 
-Text is ASCII, at most `MAX_PAYLOAD_BYTES`, and free of what Postgres or another JSON reader refuses: no NUL, no lone
-surrogate, no NaN or infinity. Bytes are base64. What cannot be written is an `EncodingFailed` that says what to do;
-nothing a user returns makes it raise anything else.
+Text is ASCII, no longer than what its encoding allows, and free of what Postgres or another JSON reader refuses: no
+NUL, no lone surrogate, no NaN or infinity. Bytes are base64. What cannot be written is an `EncodingFailed` that says
+what to do; nothing a user returns makes it raise anything else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import from_json, to_json
 
+from perdure.engine.encoding import PLAIN, Encoding
+from perdure.engine.portable import refuse_foreign
 from perdure.errors import DecodingFailed, EncodingFailed, PayloadTooLarge, RegistrationError
-
-MAX_PAYLOAD_BYTES = 1024 * 1024
-"""Largest single value. A step's input and output are read at every replay and sent in batches with others'."""
 
 MAX_SHOWN = 500
 """Longest excerpt of a value or reason in a message, in characters: enough to recognise it, fit for a status."""
@@ -36,8 +35,11 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
-def encode(value: Any, what: str) -> str:
-    """JSON text of any value; `what` names it in the error. Raises `EncodingFailed`, `PayloadTooLarge`."""
+def encode(value: Any, what: str, encoding: Encoding = PLAIN) -> str:
+    """JSON text of any value; `what` names it in the error. Raises `EncodingFailed`, `PayloadTooLarge`.
+
+    `encoding`: how the text will be stored, which says how long it may be and whether it has to be portable.
+    """
     for part in value if type(value) is tuple else (value,):
         if type(part) not in _COMMON and isinstance(part, Iterator):
             raise EncodingFailed(f"{what} has an iterator ({type(part).__name__}), which can be read once: use a list")
@@ -49,10 +51,12 @@ def encode(value: Any, what: str) -> str:
         raise EncodingFailed(f"{what} holds a NUL character, which Postgres cannot store")
     if ("NaN" in text or "Infinity" in text) and not _finite(text):
         raise EncodingFailed(f"{what} holds NaN or an infinite number, which JSON cannot say")
-    if len(text) > MAX_PAYLOAD_BYTES:
+    if len(text) > encoding.most:
         raise PayloadTooLarge(
-            f"{what} is {len(text)} bytes as JSON, at most {MAX_PAYLOAD_BYTES}: store it elsewhere, pass a reference"
+            f"{what} is {len(text)} bytes as JSON, at most {encoding.most}: store it elsewhere, pass a reference"
         )
+    if encoding.portable:
+        refuse_foreign(value, text, what)
     return text
 
 
@@ -81,12 +85,12 @@ class Decoder:
             raise DecodingFailed(f"{what} is not {self.type_name}: {shorten(_reason(error))}") from error
         return value[0] if self._wrapped else value
 
-    def round_trip(self, value: Any, what: str) -> tuple[str, Any]:
+    def round_trip(self, value: Any, what: str, encoding: Encoding = PLAIN) -> tuple[str, Any]:
         """JSON text of a result, and the value that every replay will see instead of it.
 
         Raises `EncodingFailed` also when the text could not be read back as the annotated type.
         """
-        text = encode(value, what)
+        text = encode(value, what, encoding)
         if type(value) in self._exact:
             return text, value
         try:
@@ -122,6 +126,11 @@ def same_input(value: Any, text: str, recorded: str) -> bool:
         return _same(value, from_json(text), from_json(recorded))
     except ValueError:
         return False
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same, with their types: 1 is neither 1.0 nor true."""
+    return _same(None, one, other)
 
 
 def _same(value: Any, now: Any, before: Any) -> bool:

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from datetime import timedelta
-from enum import Enum, auto
 from typing import Any, NoReturn, TypeVar
 
 from perdure.engine.bodies import run_in_thread
@@ -27,6 +26,7 @@ from perdure.engine.calls.kinds import DurableCall, Kind, call_of, input_of
 from perdure.engine.cancellation import Cancellations
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.determinism import Determinism
+from perdure.engine.encoding import PLAIN
 from perdure.engine.failures import describe
 from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
@@ -35,7 +35,8 @@ from perdure.engine.race import Race
 from perdure.engine.registry import Registry, StepDefinition
 from perdure.engine.select import PendingSelect, Selected
 from perdure.engine.steps import Steps
-from perdure.engine.stop import Rank, Stop, aborted, merged, requested
+from perdure.engine.stop import Phase, Rank, Stop, aborted, merged, requested
+from perdure.engine.stored import Values
 from perdure.engine.transaction import Ledger
 from perdure.engine.unwind import UNWIND_SECONDS, Unwinding, cancel
 from perdure.errors import (
@@ -61,15 +62,6 @@ hold the event loop for ever; after these its calls wait instead."""
 DEADLINE = "its deadline has passed"
 
 
-class Phase(Enum):
-    """NEW → BODY → CLOSING (the body has ended, steps beside it go on) → ENDED; any may go to ENDED at once."""
-
-    NEW = auto()
-    BODY = auto()
-    CLOSING = auto()
-    ENDED = auto()
-
-
 class Execution:
     """Runs the body of one claimed run, once.
 
@@ -92,6 +84,8 @@ class Execution:
     ) -> None:
         self.claimed = run
         self.registry = registry
+        self.values = Values(self)
+        self.encoding = self.values.encoding
         self.ledger = ledger
         self.stopping = False
         """Whether durable calls are refused."""
@@ -226,10 +220,10 @@ class Execution:
         self, scope: Scope, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> PendingStep[Any]:
         """Build a step call at the next index. Raises `TypeError`, `EncodingFailed`, and then takes none."""
-        text = definition.encode_call(args, kwargs)
-        index = self._next_index
-        self._next_index = index + 1
-        return self.place(scope, definition, args, kwargs, index, text)
+        text = definition.encode_call(args, kwargs, self.encoding)
+        call = self.place(scope, definition, args, kwargs, self._next_index, text)
+        self._next_index += 1
+        return call
 
     def place(
         self,
@@ -240,21 +234,25 @@ class Execution:
         index: int,
         text: str,
     ) -> PendingStep[Any]:
-        """Build a step call at this index with this recorded input."""
+        """Build a step call at this index with this recorded input, which is JSON. Raises `EncodingFailed`."""
+        call: PendingStep[Any] = PendingStep(scope, definition, args, kwargs, definition.name, index, text)
+        if self.encoding is not PLAIN:
+            call.stored = self.encoding.begin(text, f"the arguments of step {definition.name}")
         if self.stopping:
             self._late_calls += 1
         self.unawaited[index] = definition.name
-        return PendingStep(scope, definition, args, kwargs, definition.name, index, text)
+        return call
 
     def build(self, scope: Scope, kind: Kind[R]) -> DurableCall[R]:
         """Build a durable call that is no step at the next index. Raises `EncodingFailed`, and then takes none."""
-        text = input_of(kind)
-        index = self._next_index
-        self._next_index = index + 1
+        call = call_of(scope, kind, self._next_index, input_of(kind, self.encoding))
+        if self.encoding is not PLAIN and kind.holds:
+            call.stored = self.encoding.begin(call.input, f"the arguments of {kind.name}")
         if self.stopping:
             self._late_calls += 1
-        self.unawaited[index] = kind.name
-        return call_of(scope, kind, index, text)
+        self.unawaited[self._next_index] = kind.name
+        self._next_index += 1
+        return call
 
     def select(self, scope: Scope, branches: Sequence[PendingCall[Any]], names: Sequence[str] | None) -> PendingSelect:
         """Build the race of these calls at the next index."""
@@ -312,7 +310,7 @@ class Execution:
             return Cancelled(DEADLINE)
         if run.suspended:
             return Released("the run is suspended")
-        return body_of(run, self.registry, lambda: self._body)
+        return body_of(self, lambda: self._body)
 
     def _body_over(self, body: asyncio.Task[Ending]) -> None:
         """The body's function has ended. Steps that it left in progress finish and are recorded first."""

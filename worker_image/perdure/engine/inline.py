@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from perdure.engine.codec import Decoder, encode
+from perdure.engine.encoding import PLAIN, Encoding
 from perdure.engine.registry import NOT_PREEMPTIBLE, StepDefinition, StepOptions, check_step_name
 from perdure.engine.signature import RESULT, hints_of
 from perdure.errors import InvalidArgument, RegistrationError
@@ -46,9 +47,9 @@ class InlineStep(StepDefinition):
         except RegistrationError as error:
             raise InvalidArgument(f"{name}: {error.message}") from error
 
-    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], encoding: Encoding = PLAIN) -> str:
         """The recorded input of a call. Raises `EncodingFailed`."""
-        return encode(args, self._what)
+        return encode(args, self._what, encoding)
 
 
 def _plain(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,10 +28,11 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
     """Awaitable once, in the run or the step in which it was built; elsewhere it raises `StepBuiltElsewhere`.
 
     `step_id` is the index that it took, None when nothing is recorded: outside a run, and inside another step.
+    `input` is its recorded input as JSON; `stored` is that as it is written, set only where that differs.
     To asyncio it is a coroutine, so that `asyncio.create_task` and `TaskGroup.create_task` take it as it is.
     """
 
-    __slots__ = ("_convert", "_coroutine", "_scope", "_used", "input", "name", "step_id")
+    __slots__ = ("_convert", "_coroutine", "_scope", "_used", "input", "name", "step_id", "stored")
 
     def __init__(self, scope: Scope | None, name: str, step_id: int | None, input_text: str) -> None:
         self._scope = scope
@@ -41,6 +42,7 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
         self._used = False
         self._convert: Callable[[Exception], Exception] | None = None
         self._coroutine: Coroutine[Any, Any, R] | None = None
+        self.stored: str
 
     @abstractmethod
     def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
@@ -104,7 +106,7 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
             raise self._elsewhere()
 
     def take(self) -> None:
-        """A `select` has it from here on: it cannot be awaited by itself any more."""
+        """A `select` has it from here on: it cannot be awaited by itself any more. For the engine."""
         self._used = True
 
     def __repr__(self) -> str:

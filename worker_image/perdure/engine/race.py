@@ -186,9 +186,7 @@ class Race:
         )
         for loser, branch in enumerate(self._call.branches):
             if loser != position and written[loser]:
-                self._calls.record(
-                    StepWrite(branch.step_id or 0, self.next_seq(), branch.name, StepStatus.DROPPED, branch.input)
-                )
+                self._calls.record(StepWrite(branch.step_id or 0, self.next_seq(), branch.name, StepStatus.DROPPED))
 
 
 class Branch:

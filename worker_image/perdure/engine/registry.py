@@ -19,11 +19,14 @@ from weakref import ReferenceType, ref
 from pydantic_core import from_json, to_json
 
 from perdure.engine.codec import Decoder, encode, takes_object
+from perdure.engine.encoding import PLAIN, Encoding, input_encoding
+from perdure.engine.serialization import Serializers
 from perdure.engine.signature import RESULT, Parameters, hints_of
 from perdure.engine.source import source_hash
 from perdure.errors import AlreadyLaunched, AlreadyRegistered, DecodingFailed, InvalidArgument, RegistrationError
 from perdure.model.retry import MAX_ATTEMPTS_LIMIT, RetryPolicy
 from perdure.model.rows import step_requirement, workflow_requirement
+from perdure.model.serialization import Serialization, SerializationName, chosen
 from perdure.model.start import DURATION_MAX_SECONDS, Seconds, check_run_attempts, positive_seconds
 from perdure.model.versions import Policy, policy_of
 
@@ -193,9 +196,9 @@ class StepDefinition(Definition):
         if self.options.preemptible and not self.is_async:
             raise RegistrationError(f"{name}: {NOT_PREEMPTIBLE}")
 
-    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    def encode_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], encoding: Encoding = PLAIN) -> str:
         """The recorded input of a call. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
-        return encode(self.parameters.record(args, kwargs), self._what)
+        return encode(self.parameters.record(args, kwargs), self._what, encoding)
 
     def declared_as(self, name: str, options: StepOptions) -> StepDefinition:
         """The same function as a declared step: recorded under another name, with its own options."""
@@ -243,6 +246,7 @@ class WorkflowDefinition(Definition):
         *,
         timeout: Seconds | None = None,
         max_run_attempts: int | None = None,
+        serialization: Serialization | SerializationName | None = None,
         version_policy: Policy | None = None,
     ) -> None:
         super().__init__(name, function)
@@ -251,6 +255,7 @@ class WorkflowDefinition(Definition):
         try:
             self.timeout = None if timeout is None else positive_seconds("timeout", timeout)
             self.max_run_attempts = check_run_attempts(max_run_attempts)
+            self.serialization = chosen(serialization)
             self.version_policy = policy_of(version_policy)
         except InvalidArgument as error:
             raise RegistrationError(f"{name}: {error.message}") from None
@@ -266,9 +271,16 @@ class WorkflowDefinition(Definition):
         names = self.parameters.names
         return len(names) == 1 and takes_object(self._hints(names).get(names[0], Any))
 
-    def encode_input(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The input of a run. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
-        return encode(self.parameters.record(args, kwargs), f"the input of workflow {self.name}")
+    def encode_input(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], choice: Serialization | None = None
+    ) -> str:
+        """The input of a run as JSON. Raises `TypeError` for a call that does not fit, `EncodingFailed`.
+
+        `choice`: of a start; None: as registered. How it will be stored, and so whether it is too large, is not known
+        here.
+        """
+        given, encoding = self.parameters.record(args, kwargs), input_encoding(choice or self.serialization)
+        return encode(given, f"the input of workflow {self.name}", encoding)
 
     def check(self) -> None:
         """Prepare everything that can be wrong with the annotations. Raises `RegistrationError`."""
@@ -301,6 +313,7 @@ class Registry:
     def __init__(self) -> None:
         self.workflows: dict[str, WorkflowDefinition] = {}
         self.steps: dict[str, StepDefinition] = {}
+        self.serializers = Serializers()
         self._frozen_by = ""
         self._instance: ReferenceType[Starter] | None = None
 

@@ -15,14 +15,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine.backoff import Backoffs, retry
-from perdure.engine.bodies import Limit, ThreadsGone, run_body, run_in_thread
+from perdure.engine.bodies import Limit, ThreadsGone, not_its_own, run_body, run_in_thread
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.decide import Decision, Diverged, GiveUp, Raise, RetryIn, Return, Run, Wait, after_failure, decide
+from perdure.engine.encoding import PLAIN
 from perdure.engine.failures import NONE, Failures, describe, is_outage, rebuild
 from perdure.engine.history import History
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall, PendingStep
 from perdure.engine.registry import StepOptions
+from perdure.engine.stored import marked
 from perdure.engine.transaction import Connection, commit_with_step
 from perdure.errors import (
     CancelRequested,
@@ -74,6 +76,8 @@ class Steps:
                 await self._read_history(call.step_id)
             recorded = self._history.take(call.step_id)
             if recorded is not None:
+                if marked(recorded):
+                    recorded = await self._run.values.row(recorded)
                 match decide(recorded, call.name, call.input, call.args):
                     case Return(output):
                         return self._read_back(call, output)
@@ -111,6 +115,8 @@ class Steps:
         if not self._history.knows(call.step_id):
             await self._read_history(call.step_id)
         recorded = self._history.take(call.step_id)
+        if recorded is not None and marked(recorded):
+            recorded = await self._run.values.row(recorded)
         decision = decide(recorded, call.name, call.input)
         if isinstance(decision, Diverged):
             self._run.abort(Mismatch(decision.error), decision.error.message)
@@ -146,6 +152,9 @@ class Steps:
             self.in_progress.add(task)
             self.backoffs.started()
             try:
+                if self._run.encoding is not PLAIN and text is not None:
+                    what = f"the arguments of step {call.name}"
+                    text = await self._run.values.finish(call.stored, self._run.encoding, what)
                 self._seq = seq = self._seq + 1
                 start = StepWrite(
                     index,
@@ -229,14 +238,18 @@ class Steps:
                 value = await run_in_thread(self._threads, definition.function, call.args, call.kwargs)
             if self._run.stopping and self._dropped(task):
                 raise self._run.signal()
-            output, seen = definition.result.round_trip(value, f"the result of step {call.name}")
+            output, seen = definition.result.round_trip(value, f"the result of step {call.name}", self._run.encoding)
+            if self._run.encoding is not PLAIN:
+                output = await self._stored(call, output)
+                if self._run.stopping and self._dropped(task):
+                    raise self._run.signal()
         except ThreadsGone as signal:
             self._run.interrupt(signal)
             raise self._run.signal() from None
         except BaseException as error:
             if self._run.stopping and self._dropped(task):
                 raise self._run.signal() from None
-            if _not_its_own(error, task):
+            if not_its_own(error, task):
                 scope.stop()
                 raise
             return error, None, None
@@ -284,13 +297,15 @@ class Steps:
             limit = Limit(call.name, seconds, lambda: None if scope is None else scope.stop())
             return run_body(definition.function, args, call.kwargs, limit, None)
 
-        def record(value: Any) -> StepWrite:
+        async def record(value: Any) -> StepWrite:
             nonlocal seen
             if self._dropped(asyncio.current_task()):
                 raise run.signal()
             if not self._log.admitted():
                 raise OwnershipLost("the lease of this worker has run out")
-            output, seen = definition.result.round_trip(value, f"the result of step {call.name}")
+            output, seen = definition.result.round_trip(value, f"the result of step {call.name}", self._run.encoding)
+            if self._run.encoding is not PLAIN:
+                output = await self._stored(call, output)
             return self._write(call, index, StepStatus.SUCCEEDED, failures, output=output, seq=seq)
 
         try:
@@ -299,6 +314,9 @@ class Steps:
             run.interrupt(signal)
             raise
         return seen
+
+    async def _stored(self, call: PendingStep[Any], output: str) -> str:
+        return await self._run.values.write(output, f"the result of step {call.name}")
 
     def _judge(
         self, call: PendingStep[Any], failures: Failures, error: BaseException
@@ -378,18 +396,3 @@ def _worth_retrying(options: StepOptions, error: BaseException) -> bool:
     except Exception:
         logger.exception("should_retry itself failed; the step is not tried again")
         return False
-
-
-def _not_its_own(error: BaseException, task: asyncio.Task[Any]) -> bool:
-    """Whether the body did not raise this itself: its task is cancelled, or the interpreter drops its coroutine."""
-    if isinstance(error, asyncio.CancelledError):
-        return task.cancelling() > 0
-    return isinstance(error, GeneratorExit) and dropped_by_interpreter(task)
-
-
-def dropped_by_interpreter(task: asyncio.Task[Any] | None) -> bool:
-    """Whether this code runs because its coroutine is closed, not because its task takes a step."""
-    try:
-        return asyncio.current_task() is not task
-    except RuntimeError:
-        return True

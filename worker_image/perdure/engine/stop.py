@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 
 from perdure.errors import BodyStopped, CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested
 from perdure.model.outcome import Cancelled, Ending, Lost, Released
+
+
+class Phase(Enum):
+    """Of a body: NEW → BODY → CLOSING (it has ended, steps beside it go on) → ENDED; any may go to ENDED at once."""
+
+    NEW = auto()
+    BODY = auto()
+    CLOSING = auto()
+    ENDED = auto()
 
 
 class Rank(IntEnum):

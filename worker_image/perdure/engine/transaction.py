@@ -114,7 +114,7 @@ class _NotOwned(Exception):
 
 
 Body = Callable[[Connection], Awaitable[T]]
-Record = Callable[[T], StepWrite]
+Record = Callable[[T], Awaitable[StepWrite]]
 
 
 async def commit_with_step(ledger: Ledger, isolation: Isolation, body: Body[T], record: Record[T]) -> None:
@@ -151,7 +151,7 @@ async def _try(ledger: Ledger, isolation: Isolation, body: Body[T], record: Reco
                 await _answered(store.begin(connection, mark))
                 ours = False
                 value = await _run_body(connection, body)
-                write = record(value)
+                write = await record(value)
                 ours = True
                 flags = await _finish(connection, ledger.claim, write, mark)
             except BaseException as error:

@@ -79,7 +79,7 @@ from perdure.errors.store import (
     WorkerLost,
 )
 from perdure.errors.streams import StreamClosed, StreamTimeout
-from perdure.errors.values import DecodingFailed, EncodingFailed, PayloadTooLarge
+from perdure.errors.values import DecodingFailed, EncodingFailed, PayloadTooLarge, UnknownSerialization
 
 __all__ = [
     "AlreadyLaunched",
@@ -139,6 +139,7 @@ __all__ = [
     "TransactionAborted",
     "TransactionMisused",
     "UnexpectedStep",
+    "UnknownSerialization",
     "UnknownStep",
     "UnknownWorkflow",
     "WaitTimeout",

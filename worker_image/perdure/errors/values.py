@@ -21,3 +21,13 @@ class PayloadTooLarge(EncodingFailed):
     """A value is over the size limit of a payload."""
 
     code = "PRD-403"
+
+
+class UnknownSerialization(PerdureError):
+    """A value was written by a serializer or codec that this process does not have; `name` names it."""
+
+    code = "PRD-407"
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name

@@ -10,6 +10,7 @@ from perdure.api.transactions import Transaction, TransactionDecorator
 from perdure.api.workflows import Workflow, WorkflowDecorator
 from perdure.engine.registry import Isolation, ShouldRetry
 from perdure.engine.transaction import Connection
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import Seconds
 from perdure.model.versions import Policy
 
@@ -29,6 +30,7 @@ class RegisterWorkflow(Protocol):
         name: str | None = None,
         timeout: Seconds | None = None,
         max_run_attempts: int | None = None,
+        serialization: Serialization | SerializationName | None = None,
         version_policy: Policy | None = None,
     ) -> WorkflowDecorator: ...
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 from perdure.api import registering
+from perdure.engine.serialization import Codec, Serializer
 from perdure.errors import AlreadyLaunched
 from perdure.instance.instance import Instance, InstanceSettings
 
@@ -15,6 +17,8 @@ async def launch(
     pool: str = "default",
     *,
     listen: bool = True,
+    serializer: Serializer | None = None,
+    codecs: Sequence[Codec] = (),
     **settings: Unpack[InstanceSettings],
 ) -> Instance:
     """Launch an instance of everything that `@perdure.workflow` and `@perdure.step` have registered, and return it.
@@ -24,7 +28,16 @@ async def launch(
     """
     if registering.default_registry.instance is not None:
         raise AlreadyLaunched("there is an instance of the default registry: await perdure.shutdown() first")
-    instance = Instance(url, namespace, pool, registry=registering.default_registry, listen=listen, **settings)
+    instance = Instance(
+        url,
+        namespace,
+        pool,
+        registry=registering.default_registry,
+        listen=listen,
+        serializer=serializer,
+        codecs=codecs,
+        **settings,
+    )
     try:
         return await instance.launch()
     except BaseException:

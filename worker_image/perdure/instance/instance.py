@@ -21,7 +21,9 @@ from perdure.client.client import Client
 from perdure.client.handle import Handle
 from perdure.engine.codec import encode
 from perdure.engine.context import current_scope, outside_of_bodies
+from perdure.engine.encoding import input_encoding
 from perdure.engine.registry import Registry, WorkflowDefinition
+from perdure.engine.serialization import Codec, Serializer, Serializers
 from perdure.errors import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, PerdureError, WrongInstance
 from perdure.instance.decorators import RegisterStep, RegisterTransaction, RegisterWorkflow
 from perdure.instance.handle import LaunchedHandle
@@ -66,9 +68,10 @@ class Instance(Client):
         handle = await greet.start("Ada")
         print(await handle.result())
 
-    `url`, `namespace`, `pool` and `listen` as for `Client`; `registry`: where its workflows are, a new one if none is
-    given; the rest as for a worker (`InstanceSettings`). Runs that start here begin in the worker's free slots at once.
-    Use it on one event loop. A registry belongs to one instance.
+    `url`, `namespace`, `pool`, `listen`, `serializer` and `codecs` as for `Client`, the last two also for its worker;
+    `registry`: where its workflows are, a new one if none is given; the rest as for a worker (`InstanceSettings`). Runs
+    that start here begin in the worker's free slots at once. Use it on one event loop. A registry belongs to one
+    instance.
 
     Raises `ConfigurationError` for settings that cannot be used, `AlreadyLaunched` for a registry that belongs to
     another instance.
@@ -83,16 +86,21 @@ class Instance(Client):
         registry: Registry | None = None,
         listen: bool = True,
         exit_process: Callable[[int], None] = os._exit,
+        serializer: Serializer | None = None,
+        codecs: Sequence[Codec] = (),
         **settings: Unpack[InstanceSettings],
     ) -> None:
         """`exit_process` ends the process when its lease is long gone and bodies do not stop."""
         self._resident = LateResident()
-        super().__init__(url, namespace, pool, listen=listen, worker=self._resident)
-        self._settings = WorkerSettings(namespace=namespace, pool=pool, **settings)
         self.registry = Registry() if registry is None else registry
+        super().__init__(
+            url, namespace, pool, listen=listen, worker=self._resident, serializer=serializer, codecs=codecs
+        )
+        self._settings = WorkerSettings(namespace=namespace, pool=pool, **settings)
         if self.registry.instance is not None:
             raise AlreadyLaunched("the registry belongs to another instance, which has not been shut down")
         self.registry.instance = self
+        self.registry.serializers = self.serializers
         self.life = Life.NEW
         self._exit_process = exit_process
         self._worker: Worker | None = None
@@ -164,7 +172,7 @@ class Instance(Client):
             self._release()
 
     async def close(self) -> None:
-        """`shutdown`."""
+        """As `shutdown`."""
         await self.shutdown()
 
     async def __aenter__(self) -> Self:
@@ -211,8 +219,10 @@ class Instance(Client):
         if definition is None:
             raise NotRegistered(f"no workflow {workflow} is registered with this instance")
         given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
-        text = encode(given, f"the input of workflow {workflow}")
-        return await self._start(PreparedStart(workflow, given, text, options or StartOptions(), definition))
+        options = options or StartOptions()
+        encoding = input_encoding(options.choice or definition.serialization)
+        text = encode(given, f"the input of workflow {workflow}", encoding)
+        return await self._start(PreparedStart(workflow, given, text, options, definition))
 
     async def start_given(
         self, definition: WorkflowDefinition, given: Sequence[Any], input_text: str, options: StartOptions
@@ -226,6 +236,9 @@ class Instance(Client):
     ) -> Any:
         """For `Workflow.run` outside of runs."""
         return await self._run(PreparedStart(definition.name, given, input_text, options, definition))
+
+    def _known(self) -> Serializers:
+        return self.registry.serializers
 
     def _outside_of_runs(self, what: str, instead: str) -> None:
         self._refuse_foreign(what)

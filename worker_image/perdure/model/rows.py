@@ -1,7 +1,7 @@
 """Frozen views of database rows, as the layers hand them to each other. Field = column unless said otherwise.
 
 Instants are timezone-aware and come from the database's clock. Payloads (`input`, `output`, `error`,
-`definition`) are JSON texts, never decoded here.
+`definition`) are texts, never decoded here: JSON, or what a serializer has made of it (`engine.encoding`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from perdure.model.serialization import Serialization
 from perdure.model.states import CancelMode, RunStatus, StepStatus, WorkerState
 
 DECLARED_WORKFLOW = "perdure.declared"
@@ -119,6 +120,8 @@ class ClaimedRun:
     """How often it was rewound."""
     seed: str | None = None
     """Of a fork: the id of the run that the first of its line was, which chance in its body goes by."""
+    serialization: Serialization | None = None
+    """How its values are written, where its start, or the workflow that started it, has said so."""
 
     @property
     def stem(self) -> str:

@@ -19,6 +19,7 @@ from enum import Enum, StrEnum
 from typing import Any, Literal
 
 from perdure.errors import InvalidArgument
+from perdure.model.serialization import Serialization, SerializationName, chosen
 
 Seconds = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
@@ -88,7 +89,8 @@ class StartOptions:
     where workers look for it. `priority`: 1 and up, lowest first. `timeout`: how long it may take from its first
     claim, `NO_TIMEOUT` for ever. `delay`: how long it is not claimable after the start. `partition_key`: what it shares
     a queue's fairness and limits with. `deduplication_id`: held in its queue until it has ended; `on_duplicate`: what
-    to do when another run holds it. `attributes`: a JSON object that is recorded with it.
+    to do when another run holds it. `attributes`: a JSON object that is recorded with it. `serialization`: how its
+    values are written.
     """
 
     id: str | None = None
@@ -102,6 +104,7 @@ class StartOptions:
     deduplication_id: str | None = None
     on_duplicate: OnDuplicate | None = None
     attributes: Mapping[str, Any] | None = None
+    serialization: Serialization | SerializationName | None = None
 
     def __post_init__(self) -> None:
         check_text("id", self.id, ID_MAX)
@@ -119,6 +122,7 @@ class StartOptions:
         _check_policy("on_duplicate", self.on_duplicate, [ReusePolicy.RETURN_EXISTING, ReusePolicy.REJECT])
         if self.attributes is not None:
             attributes_text(self.attributes)
+        chosen(self.serialization)
 
     def check_whole(self) -> None:
         """Raises `InvalidArgument` for options that do not go together. Asked when a start is made of them, since they
@@ -127,6 +131,11 @@ class StartOptions:
             raise InvalidArgument(f"reuse={str(self.reuse)!r} needs an id: a new id is never in use")
         if self.on_duplicate is not None and self.deduplication_id is None:
             raise InvalidArgument("on_duplicate needs a deduplication_id: without one there are no duplicates")
+
+    @property
+    def choice(self) -> Serialization | None:
+        """How values of the run are written, if the start says so."""
+        return chosen(self.serialization)
 
     def check_run(self) -> None:
         """Raises `InvalidArgument` for options of a start that is waited for at once."""
@@ -137,7 +146,7 @@ class StartOptions:
 
     def said(self) -> dict[str, Any]:
         """What was said, as JSON values: what a child's start records of its options, so that a new option with a
-        default changes no input that is recorded."""
+        default changes no input that is recorded. For the engine."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: _plain(value) for name, value in values.items() if value is not None}
 

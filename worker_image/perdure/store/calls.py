@@ -29,6 +29,7 @@ from perdure.model.calls import (
     is_plain,
 )
 from perdure.model.rows import OwnedFlags
+from perdure.model.serialization import NUMBERS
 from perdure.model.start import NO_TIMEOUT, attributes_text, seconds_of
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.model.streams import AwaitStream, CloseStream, WriteStream
@@ -260,4 +261,5 @@ def _start_columns(calls: Sequence[Start]) -> tuple[list[Any], ...]:
         [each.deduplication_id for each in options],
         [None if each.attributes is None else attributes_text(each.attributes) for each in options],
         [call.max_run_attempts for call in calls],
+        [NUMBERS[each.choice] for each in options],
     )

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from perdure.model.rows import ClaimedRun, RecordedStep
+from perdure.model.serialization import from_number
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store.statements import sql
 
@@ -239,6 +240,7 @@ def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun
         parent_id=row["parent_id"],
         rewinds=row["rewinds"],
         seed=row["seed"],
+        serialization=from_number(row["serialization"]),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 
 from perdure.model.rows import ClaimedRun, workflow_requirement
+from perdure.model.serialization import NUMBERS, Serialization
 from perdure.model.states import RunStatus
 from perdure.store.statements import sql
 
@@ -21,10 +22,10 @@ FIRST_FENCE = 1
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """One run to create. `input` is JSON text, `timeout` and `delay` are seconds, an empty partition is none.
+    """One run to create. `input` is what is stored, `timeout` and `delay` are seconds, an empty partition is none.
 
     `attributes` is JSON text. `token`: of a start that asks whether a run was there, to know its own. None: as the
-    worker's settings say for `max_run_attempts`.
+    worker's settings say for `max_run_attempts`, as registered or configured for `serialization`.
     """
 
     id: str
@@ -40,11 +41,12 @@ class RunStart:
     attributes: str | None = None
     token: int | None = None
     max_run_attempts: int | None = None
+    serialization: Serialization | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingRun:
-    """The run that has an id already; `input` is JSON text. `token`: of the start that made it or ran it again."""
+    """The run that has an id already; `input` is as stored. `token`: of the start that made it or ran it again."""
 
     id: str
     namespace: str
@@ -114,6 +116,7 @@ async def start(
         [each.attributes for each in runs],
         [each.token for each in runs],
         [each.max_run_attempts for each in runs],
+        [NUMBERS[each.serialization] for each in runs],
     )
     return {row["id"] for row in rows}
 
@@ -143,6 +146,7 @@ async def start_here(
         run.attributes,
         run.token,
         run.max_run_attempts,
+        NUMBERS[run.serialization],
     )
     return None if made is None else first_claim(run, namespace)
 
@@ -164,6 +168,7 @@ def first_claim(run: RunStart, namespace: str) -> ClaimedRun:
         cancel_mode=None,
         suspended=False,
         deadline_in=run.timeout,
+        serialization=run.serialization,
     )
 
 

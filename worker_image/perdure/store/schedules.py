@@ -124,6 +124,12 @@ async def pause(connection: asyncpg.Connection[Any], namespace: str, name: str, 
     return await connection.fetchval(sql("schedule_pause"), namespace, name, paused) is not None
 
 
+async def inputs(connection: asyncpg.Connection[Any], namespace: str, names: Sequence[str]) -> dict[str, str]:
+    """What the schedules of these names start with, as it is stored."""
+    rows = await connection.fetch(sql("schedule_inputs"), namespace, list(names))
+    return {row["name"]: row["input"] for row in rows}
+
+
 async def get(connection: asyncpg.Connection[Any], namespace: str, name: str) -> Sight | None:
     """How a schedule stands, None when there is none of that name."""
     row = await connection.fetchrow(sql("schedule_get"), namespace, name)

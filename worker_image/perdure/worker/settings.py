@@ -124,6 +124,13 @@ class WorkerSettings(BaseModel):
         description="Most connections for the SQL of steps (`perdure.transaction`, `perdure.idempotency`); "
         "none is opened before a step asks for one.",
     )
+    serializer: str = Field(
+        default="",
+        description="Name of the registered serializer that writes values. Empty: typed JSON.",
+    )
+    codecs: tuple[str, ...] = Field(
+        default=(), description="Names of registered codecs, with commas, in the order in which they write."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = Field(
         default="INFO", description="Least level."
     )
@@ -133,7 +140,7 @@ class WorkerSettings(BaseModel):
         "handlers that the bootstrap hook sets up.",
     )
 
-    @field_validator("modules", "queues", mode="before")
+    @field_validator("modules", "queues", "codecs", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         """A comma-separated text is a list."""

@@ -201,6 +201,8 @@ class Worker:
                 raise
         while self._stopping.is_set() and self._main is not None and self._main.cancelling():
             self._main.uncancel()
+        if self.settings.serializer or self.settings.codecs:
+            self._registry.serializers.use(self.settings.serializer, self.settings.codecs)
         self.when_set_up()
         if logs.left_without_handlers():
             logs.configure(self.settings.log_level)

@@ -15,6 +15,7 @@ from perdure.engine.backoff import Wait
 from perdure.engine.calls.kinds import DurableCall, Place
 from perdure.engine.calls.waits import Listening
 from perdure.engine.decide import Raise, Return
+from perdure.engine.encoding import MARK, Encoding
 from perdure.engine.failures import describe
 from perdure.engine.log import StepLog
 from perdure.errors import CancelRequested, ControlSignal, DecodingFailed, ReleaseRequested
@@ -83,7 +84,12 @@ class Calls:
                     raise call.kind.rebuild(error)
                 case _:
                     assert call.step_id is not None
-                    result = await call.kind.perform(self, Place(call, call.step_id, recorded, self.run.claimed))
+                    at = Place(call, call.step_id, recorded, self.run.claimed)
+                    if call.kind.holds and self.run.encoding.blocking:
+                        at.input = await self.finish(call.stored, self.run.encoding, f"the arguments of {call.name}")
+                    elif call.kind.holds and self.run.encoding.layered:
+                        at.input = call.stored
+                    result = await call.kind.perform(self, at)
                     if self.run.stopping:
                         raise self.run.signal()
                     return result
@@ -121,9 +127,18 @@ class Calls:
     ) -> StepWrite:
         """The next write of the run, at this place."""
         call = at.call
-        return StepWrite(
-            at.index, self._steps.next_seq(), call.name, status, call.input, output, error, wake_in=wake_in
-        )
+        return StepWrite(at.index, self._steps.next_seq(), call.name, status, at.input, output, error, wake_in=wake_in)
+
+    async def finish(self, text: str, encoding: Encoding, what: str) -> str:
+        """What is stored of a value of which the beginning is written. The run does not park meanwhile."""
+        if not encoding.blocking:
+            return text
+        with self.busy():
+            return await self.run.values.finish(text, encoding, what)
+
+    async def read(self, text: str, what: str) -> str:
+        """The JSON of what others, or an earlier claim, have stored. Raises the signal when this process cannot."""
+        return text if text[:1] != MARK else await self.run.values.read(text, what)
 
     def record(self, write: StepWrite) -> None:
         """Have it written. Raises the signal instead when the run is stopped at once."""

@@ -69,13 +69,13 @@ class ChildResult(Common):
                     await calls.listening.to([self.run_id])
                     outcome, seen = await calls.outcome_of(self.run_id)
                 if outcome is None or outcome.status.finished:
-                    return self._ended(calls, at, outcome)
+                    return await self._ended(calls, at, outcome)
                 if not recorded:
                     calls.record(calls.write(at, StepStatus.WAITING))
                     recorded = True
             await calls.wait(Wait(self._why, None, child_key(self.run_id), seen, calls.hold(at)))
 
-    def _ended(self, calls: Calls, at: Place, outcome: RunOutcome | None) -> Any:
+    async def _ended(self, calls: Calls, at: Place, outcome: RunOutcome | None) -> Any:
         if outcome is None or outcome.deleted:
             raise calls.fail(at, NonExistentWorkflow(f"there is no run {self.run_id}"))
         expected = self.definition.name if self.definition is not None else outcome.workflow
@@ -86,7 +86,7 @@ class ChildResult(Common):
             case RunStatus.SUCCEEDED:
                 output = "null" if outcome.output is None else outcome.output
                 calls.succeed(at, output)
-                return calls.read_back(at.call, output)
+                return calls.read_back(at.call, await calls.read(output, f"the result of run {self.run_id}"))
             case RunStatus.CANCELLED:
                 reason = outcome.reason or "no reason was given"
                 raise calls.fail(at, AwaitedWorkflowCancelled(f"run {self.run_id} was cancelled: {reason}"))

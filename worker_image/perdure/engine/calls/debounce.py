@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
+from perdure.engine.stored import ChildInput
 from perdure.errors import ControlSignal, DecodingFailed
 from perdure.model.calls import CallName
 from perdure.store.clients import RunStart
@@ -23,10 +24,12 @@ H = TypeVar("H")
 
 @dataclass(frozen=True)
 class DebouncedStart(Common, Generic[H]):
-    """Postpone the run of a key, or start one. `run` is what to start, without an id; `given` are its arguments by
-    position, `said` the options that were said; the result is the handle that `handle` makes of the run's id."""
+    """Postpone the run of a key, or start one. `run` is what to start, without id and `input`; `given` are its
+    arguments by position, `said` the options that were said; the result is the handle that `handle` makes of the run's
+    id."""
 
     run: RunStart
+    input: ChildInput
     given: Any
     said: dict[str, Any]
     key: str
@@ -35,6 +38,7 @@ class DebouncedStart(Common, Generic[H]):
     handle: Callable[[str], H]
     name = CallName.DEBOUNCE
     starts = True
+    holds = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -44,7 +48,9 @@ class DebouncedStart(Common, Generic[H]):
     async def perform(self, calls: Calls, at: Place) -> H:
         """Do it, and record which run it is."""
         place = f"{at.stem}/{at.index}"
-        asked = Debounce(replace(self.run, id=f"{at.stem}-{at.index}"), self.key, place, self.delay, self.cap)
+        text = await self.input.finished(calls.run.values)
+        run = replace(self.run, id=f"{at.stem}-{at.index}", input=text)
+        asked = Debounce(run, self.key, place, self.delay, self.cap)
         with calls.busy():
             await self._after_all_else(calls)
             run_id = await calls.look(calls.log.debounce(asked))

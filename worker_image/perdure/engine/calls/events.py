@@ -13,6 +13,7 @@ from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
 from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope
+from perdure.engine.encoding import PLAIN, Encoding
 from perdure.model.calls import AwaitEvent, CallName, EventValue, SetEvent, event_key
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus
@@ -22,12 +23,14 @@ KIND = "Event"
 
 @dataclass(frozen=True)
 class SetRunEvent(Common):
-    """Set an event to a value, of which `text` is the JSON."""
+    """Set an event to a value, of which `text` is what is stored as far as it is written."""
 
     event: str
     value: Any = field(compare=False)
     text: str
+    encoding: Encoding = field(default=PLAIN, compare=False)
     name = CallName.SET_EVENT
+    holds = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -36,9 +39,10 @@ class SetRunEvent(Common):
 
     async def perform(self, calls: Calls, at: Place) -> None:
         """Set it."""
+        text = await calls.finish(self.text, self.encoding, f"the value of event {self.event}")
         with calls.busy():
             step = calls.write(at, StepStatus.SUCCEEDED, output="null")
-            await calls.ask(SetEvent(step, self.event, self.text))
+            await calls.ask(SetEvent(step, self.event, text))
 
     def read_back(self, output: str) -> None:
         """Nothing."""
@@ -76,7 +80,7 @@ class GetRunEvent(Common):
                 if found.value is not None or (ends is not None and ends.over):
                     output = "null" if found.value is None else found.value
                     calls.succeed(at, output)
-                    return self.read_back(output)
+                    return self.read_back(await calls.read(output, self._what))
             await calls.wait(
                 Wait(
                     self._why,
@@ -91,7 +95,11 @@ class GetRunEvent(Common):
         """The value."""
         if self.decoder is None or output == "null":
             return from_json(output)
-        return self.decoder.decode(output, f"event {self.event} of run {self.run_id}")
+        return self.decoder.decode(output, self._what)
+
+    @property
+    def _what(self) -> str:
+        return f"event {self.event} of run {self.run_id}"
 
     async def plainly(self, scope: Scope | None) -> Any:
         """As part of a step."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from perdure.engine.codec import encode
 from perdure.engine.context import Scope, current_scope
+from perdure.engine.encoding import PLAIN, UNDECIDED, Encoding
 from perdure.engine.failures import NONE, rebuild
 from perdure.engine.pending import PendingCall, PendingStart
 from perdure.errors import InsideStep, NotInWorkflow
@@ -73,6 +74,12 @@ class Kind(Protocol[R_co]):
         """Whether it starts a run."""
         ...
 
+    @property
+    def holds(self) -> bool:
+        """Whether values of the application are among its arguments, which are then recorded as all of the run's are.
+        All others are JSON always: the store looks into some."""
+        ...
+
     def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R_co]:
         """Do it there: in the step of this scope, or outside of runs where there is none."""
         ...
@@ -85,6 +92,7 @@ class Common:
     outside = False
     foreign = False
     starts = False
+    holds = False
 
     def rebuild(self, error: ErrorRecord) -> Exception:
         """Of its own class."""
@@ -148,14 +156,15 @@ def start(kind: Kind[R]) -> PendingStart[R]:
 
 
 class Place:
-    """Where a call stands: its index, its input, and what is recorded there (None: nothing yet). `stem`: how the ids
-    begin that it gives away."""
+    """Where a call stands: its index, its input as it is written, and what is recorded there (None: nothing yet).
+    `stem`: how the ids begin that it gives away."""
 
-    __slots__ = ("call", "index", "recorded", "run_id", "stem")
+    __slots__ = ("call", "index", "input", "recorded", "run_id", "stem")
 
     def __init__(self, call: DurableCall[Any], index: int, recorded: RecordedStep | None, run: ClaimedRun) -> None:
         self.call = call
         self.index = index
+        self.input = call.input
         self.recorded = recorded
         self.run_id = run.id
         self.stem = run.stem
@@ -166,6 +175,7 @@ class Place:
         return None if self.recorded is None else self.recorded.wake_in
 
 
-def input_of(kind: Kind[Any]) -> str:
-    """The recorded input of a call. Raises `EncodingFailed`."""
-    return encode(kind.arguments, f"the arguments of {kind.name}")
+def input_of(kind: Kind[Any], encoding: Encoding = PLAIN) -> str:
+    """The recorded input of a call of a run with this encoding, as JSON. Raises `EncodingFailed`."""
+    limit = UNDECIDED if kind.holds and encoding.layered else PLAIN
+    return encode(kind.arguments, f"the arguments of {kind.name}", limit)

@@ -18,8 +18,9 @@ from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import Common, Place
 from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope
+from perdure.engine.encoding import PLAIN, Encoding
 from perdure.errors import NonExistentWorkflow
-from perdure.model.calls import CallName, Otherwise, Receive, Send, message_key
+from perdure.model.calls import CallName, Otherwise, PlainSend, Receive, Send, message_key
 from perdure.model.rows import WaitingFor
 from perdure.model.states import StepStatus
 
@@ -38,15 +39,17 @@ def callers_key(key: str) -> str:
 
 @dataclass(frozen=True)
 class SendMessage(Common):
-    """Send a value, of which `text` is the JSON, to a run."""
+    """Send a value, of which `text` is what is stored as far as it is written, to a run."""
 
     to: str
     value: Any = field(compare=False)
     text: str
     topic: str
     key: str | None
+    encoding: Encoding = field(default=PLAIN, compare=False)
     name = CallName.SEND
     in_steps = True
+    holds = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -56,9 +59,10 @@ class SendMessage(Common):
     async def perform(self, calls: Calls, at: Place) -> None:
         """Put it there."""
         key = own_key(at.stem, at.index) if self.key is None else callers_key(self.key)
+        text = await calls.finish(self.text, self.encoding, "the message")
         with calls.busy():
             step = calls.write(at, StepStatus.SUCCEEDED, output="null")
-            answer = await calls.ask(Send(step, self.to, self.topic, key, self.text))
+            answer = await calls.ask(Send(step, self.to, self.topic, key, text))
             if not answer.done:
                 raise calls.fail(at, NonExistentWorkflow(f"there is no run {self.to} to send a message to"))
 
@@ -69,7 +73,7 @@ class SendMessage(Common):
         """As part of a step."""
         assert scope is not None
         key = None if self.key is None else callers_key(self.key)
-        return plain.send(scope, self.to, self.topic, key, self.text)
+        return plain.send(scope, PlainSend(self.to, self.topic, key or "", self.text), self.encoding)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class ReceiveMessage(Common):
                 step = calls.write(at, StepStatus.SUCCEEDED, wake_in=None if over else left)
                 answer = await calls.ask(Receive(step, self.topic, Otherwise.NONE if over else otherwise))
             if answer.done:
-                return self.read_back(answer.output or "null")
+                return self.read_back(await calls.read(answer.output or "null", self._what))
             otherwise = Otherwise.NOTHING
             await calls.wait(
                 Wait(
@@ -115,7 +119,11 @@ class ReceiveMessage(Common):
         """The value."""
         if self.decoder is None or output == "null":
             return from_json(output)
-        return self.decoder.decode(output, f"the message {f'on {self.topic}' if self.topic else ''}".rstrip())
+        return self.decoder.decode(output, self._what)
+
+    @property
+    def _what(self) -> str:
+        return f"the message {f'on {self.topic}' if self.topic else ''}".rstrip()
 
     def _why(self, left: float) -> WaitingFor:
         what = f"on {self.topic}" if self.topic else ""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.engine.context import Scope
+from perdure.engine.encoding import Encoding
 from perdure.engine.transaction import current_connection
 from perdure.errors import InsideStep, NonExistentWorkflow, OwnershipLost
 from perdure.model.calls import PlainSend
@@ -27,8 +29,9 @@ PAUSE_FIRST, PAUSE_LONGEST = 0.02, 1.0
 """Seconds between looks at an event, and between questions to a database that does not answer: as clients do it."""
 
 
-def send(scope: Scope, to: str, topic: str, key: str | None, value: str) -> Coroutine[Any, Any, None]:
-    """Send a message, of which `value` is the JSON. Without a `key` each call sends one, however often it is tried.
+def send(scope: Scope, message: PlainSend, encoding: Encoding) -> Coroutine[Any, Any, None]:
+    """Send a message, of which the value is written as far as `encoding` has begun. With an empty key each call sends
+    one, however often it is tried.
 
     Raises `InsideStep` in a transaction.
     """
@@ -38,17 +41,19 @@ def send(scope: Scope, to: str, topic: str, key: str | None, value: str) -> Coro
             "back; send it from the workflow"
         )
     execution = scope.execution
-    own = key or f"step:{execution.claimed.id}/{scope.index}/{secrets.token_hex(8)}"
-    return beside(execution, _send(execution, PlainSend(to, topic, own, value)))
+    own = message.key or f"step:{execution.claimed.id}/{scope.index}/{secrets.token_hex(8)}"
+    return beside(execution, _send(execution, replace(message, key=own), encoding))
 
 
 def get_event(scope: Scope, run_id: str, event: str, timeout: float | None) -> Coroutine[Any, Any, str | None]:
     """The JSON of an event's value, None when it is not set in time. It is looked at every now and then, as a step
-    keeps its slot anyway."""
+    keeps its slot anyway. Where this process cannot read the value, the run is kept for another."""
     return beside(scope.execution, _look_for(scope.execution, run_id, event, timeout))
 
 
-async def _send(execution: Execution, message: PlainSend) -> None:
+async def _send(execution: Execution, message: PlainSend, encoding: Encoding) -> None:
+    message = replace(message, value=await execution.values.finish(message.value, encoding, "the message"))
+
     async def carry_out() -> bool:
         await execution.log.flush()
         return await execution.log.plainly(message)
@@ -64,8 +69,10 @@ async def _look_for(execution: Execution, run_id: str, event: str, timeout: floa
     while True:
         found = await answer(execution, lambda: execution.log.look_at_event(run_id, event))
         left = None if until is None else until - clock()
-        if found.value is not None or (left is not None and left <= 0):
-            return found.value
+        if found.value is not None:
+            return await execution.values.read(found.value, f"event {event} of run {run_id}")
+        if left is not None and left <= 0:
+            return None
         await asyncio.sleep(pause if left is None else min(pause, left))
         pause = min(PAUSE_LONGEST, pause * 1.5)
 

@@ -18,6 +18,7 @@ from perdure.engine.codec import same_input
 from perdure.engine.context import Scope
 from perdure.engine.launched import starter_of
 from perdure.engine.registry import WorkflowDefinition
+from perdure.engine.stored import ChildInput
 from perdure.errors import (
     ConflictingWorkflow,
     DecodingFailed,
@@ -39,17 +40,17 @@ ID_MAX_BYTES = 1100
 
 @dataclass(frozen=True)
 class StartChild(Common, Generic[H]):
-    """Start a run; its result is the handle that `handle` makes of its id. `given` are the arguments by position,
-    `input` is their JSON text."""
+    """Start a run; its result is the handle that `handle` makes of its id. `given` are the arguments by position."""
 
     definition: WorkflowDefinition
     given: Sequence[Any]
-    input: str
+    input: ChildInput
     options: StartOptions
     handle: Callable[[str], H]
     name = CallName.START
     starts = True
     outside = True
+    holds = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -60,12 +61,13 @@ class StartChild(Common, Generic[H]):
         """Create the run, unless there is one that this start gives instead."""
         run_id = self.options.id or f"{at.stem}-{at.index}"
         output = json.dumps(run_id)
+        text = await self.input.finished(calls.run.values)
         with calls.busy():
             if len(run_id.encode()) > ID_MAX_BYTES:
                 raise calls.fail(at, InvalidArgument(f"the id {run_id[:100]}… is too long; give the child another one"))
             while True:
                 step = calls.write(at, StepStatus.SUCCEEDED, output=output)
-                answer = await calls.ask(self._start(step, run_id))
+                answer = await calls.ask(self._start(step, run_id, text))
                 if answer.done:
                     return self.handle(run_id)
                 there = await calls.look(calls.log.existing(run_id))
@@ -81,7 +83,7 @@ class StartChild(Common, Generic[H]):
     async def plainly(self, scope: Scope | None) -> Any:
         """By the instance in which the workflow is registered."""
         starter = starter_of(self.definition)
-        return await starter.start_given(self.definition, self.given, self.input, self.options)
+        return await starter.start_given(self.definition, self.given, self.input.json, self.options)
 
     def read_back(self, output: str) -> H:
         """The handle."""
@@ -90,12 +92,14 @@ class StartChild(Common, Generic[H]):
             raise DecodingFailed(f"the recorded start of {self.definition.name} names no run")
         return self.handle(found)
 
-    def _start(self, step: Any, run_id: str) -> Start:
+    def _start(self, step: Any, run_id: str, text: str) -> Start:
         definition, options = self.definition, self.options
         if options.timeout is None and definition.timeout is not None:
             options = replace(options, timeout=definition.timeout)
+        if self.input.choice is not None:
+            options = replace(options, serialization=self.input.choice)
         requires = workflow_requirement(definition.name)
-        return Start(step, run_id, definition.name, requires, self.input, options, definition.max_run_attempts)
+        return Start(step, run_id, definition.name, requires, text, options, definition.max_run_attempts)
 
     def _give(self, calls: Calls, at: Place, run_id: str) -> H:
         calls.succeed(at, json.dumps(run_id))
@@ -112,7 +116,8 @@ class StartChild(Common, Generic[H]):
         if there.deleted:
             what = f"{there.id} is the id of a run that was deleted and is not removed yet; {name} was not started"
             raise calls.fail(at, WorkflowIdInUse(what, there.id))
-        if there.workflow != name or not same_input(self.given, self.input, there.input):
+        before = await calls.read(there.input, f"the input of run {there.id}")
+        if there.workflow != name or not same_input(self.given, self.input.json, before):
             what = "with another input" if there.workflow == name else f"of {there.workflow}"
             raise calls.fail(at, ConflictingWorkflow(f"{there.id} is the id of a run {what}; {name} was not started"))
         if self.options.reuse == ReusePolicy.RERUN_FAILED and there.failed:

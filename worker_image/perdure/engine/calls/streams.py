@@ -20,6 +20,7 @@ from perdure.engine.calls.calls import Calls, Ends
 from perdure.engine.calls.kinds import Common, Place
 from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope
+from perdure.engine.encoding import PLAIN, Encoding
 from perdure.engine.transaction import current_connection
 from perdure.errors import InsideStep, InvalidArgument, NonExistentWorkflow, StreamClosed, StreamTimeout
 from perdure.model.calls import CallName, child_key
@@ -39,13 +40,15 @@ MOST_WRITES = MAX_WRITES + (1 << 15)
 
 @dataclass(frozen=True)
 class WriteToStream(Common):
-    """Append a value, of which `text` is the JSON."""
+    """Append a value, of which `text` is what is stored as far as it is written."""
 
     key: str
     value: Any = field(compare=False)
     text: str
+    encoding: Encoding = field(default=PLAIN, compare=False)
     name = CallName.WRITE_STREAM
     in_steps = True
+    holds = True
 
     @property
     def arguments(self) -> list[Any]:
@@ -54,9 +57,10 @@ class WriteToStream(Common):
 
     async def perform(self, calls: Calls, at: Place) -> None:
         """Append it."""
+        text = await calls.finish(self.text, self.encoding, f"the value for stream {self.key}")
         with calls.busy():
             step = calls.write(at, StepStatus.SUCCEEDED, output="null")
-            answer = await calls.ask(WriteStream(step, self.key, self.text))
+            answer = await calls.ask(WriteStream(step, self.key, text))
             if not answer.done:
                 raise calls.fail(at, closed(self.key))
 
@@ -68,7 +72,9 @@ class WriteToStream(Common):
         return _inside(scope, self.name, self._plainly)
 
     async def _plainly(self, scope: Scope) -> None:
-        call = WriteStream(_unrecorded(scope, self.name, self.text), self.key, self.text, plain=True)
+        what = f"the value for stream {self.key}"
+        text = await scope.execution.values.finish(self.text, self.encoding, what)
+        call = WriteStream(_unrecorded(scope, self.name, text), self.key, text, plain=True)
         if not (await plain.answer(scope.execution, lambda: scope.execution.log.call(call))).done:
             raise closed(self.key)
 
@@ -137,7 +143,7 @@ class ReadFromStream(Common):
                     found = await self._look(calls)
                 if found.value is not None:
                     calls.succeed(at, found.value)
-                    return self.read_back(found.value)
+                    return self.read_back(await calls.read(found.value, self._what))
                 if found.state is not StreamState.OPEN or (ends is not None and ends.over):
                     raise calls.fail(at, no_value(self.run_id, self.key, self.offset, self.timeout, found.state))
             await calls.wait(
@@ -153,8 +159,11 @@ class ReadFromStream(Common):
 
     def read_back(self, output: str) -> Any:
         """The value."""
-        what = f"value {self.offset} of stream {self.key} of run {self.run_id}"
-        return from_json(output) if self.decoder is None else self.decoder.decode(output, what)
+        return from_json(output) if self.decoder is None else self.decoder.decode(output, self._what)
+
+    @property
+    def _what(self) -> str:
+        return f"value {self.offset} of stream {self.key} of run {self.run_id}"
 
     def plainly(self, scope: Scope | None) -> Coroutine[Any, Any, Any]:
         """As part of a step, which keeps its slot: it looks every now and then."""
@@ -169,7 +178,7 @@ class ReadFromStream(Common):
                 execution, lambda: execution.log.look_at_stream(self.run_id, self.key, self.offset)
             )
             if found.value is not None:
-                return self.read_back(found.value)
+                return self.read_back(await execution.values.read(found.value, self._what))
             if found.state is not StreamState.OPEN or (ends is not None and ends.over):
                 raise no_value(self.run_id, self.key, self.offset, self.timeout, found.state)
             await asyncio.sleep(pause if ends is None else min(pause, ends.left))

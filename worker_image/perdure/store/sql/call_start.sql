@@ -26,10 +26,11 @@ WITH own AS MATERIALIZED (
            clock_timestamp() + make_interval(secs => r.delay) AS begin_at
       FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::text[], $8::text[],
                   $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::integer[],
-                  $16::float8[], $17::float8[], $18::text[], $19::boolean[], $20::text[], $21::text[], $22::integer[])
+                  $16::float8[], $17::float8[], $18::text[], $19::boolean[], $20::text[], $21::text[], $22::integer[],
+                  $23::smallint[])
            WITH ORDINALITY AS r(id, fence, step_index, seq, input, output, child, workflow, requires, child_input, pool,
                                 queue, priority, timeout, delay, partition_key, unlimited, deduplication_id, attributes,
-                                max_run_attempts, n)
+                                max_run_attempts, serialization, n)
       JOIN own ON own.id = r.id AND own.fence = r.fence
      WHERE own.cancel_mode IS NULL AND (own.call_fence, own.call_seq) < (r.fence, r.seq)
 ), mark AS (
@@ -41,7 +42,7 @@ WITH own AS MATERIALIZED (
     INSERT INTO perdure.workflows (
         id, namespace, workflow, requires, pool, queue, priority, partition_key, timeout, deadline_at,
         deadline_inherited, status, run_at, wake_at, waiting_for, waiting_since, parent_id, parent_step,
-        deduplication_id, attributes, max_run_attempts)
+        deduplication_id, attributes, max_run_attempts, serialization)
     SELECT call.child, call.namespace, call.workflow, ARRAY[call.requires], call.in_pool, call.in_queue,
            call.with_priority, call.in_partition, make_interval(secs => call.timeout),
            call.inherited, call.inherited IS NOT NULL,
@@ -52,7 +53,7 @@ WITH own AS MATERIALIZED (
                 THEN jsonb_build_object('kind', 'StartDelayed', 'message', 'it was started with a delay',
                                         'until', call.begin_at) END,
            clock_timestamp(), call.id, call.step_index,
-           call.deduplication_id, call.attributes::jsonb, call.max_run_attempts
+           call.deduplication_id, call.attributes::jsonb, call.max_run_attempts, call.serialization
       FROM call
      ORDER BY call.child, call.n
     ON CONFLICT DO NOTHING

@@ -81,14 +81,15 @@ WITH me AS MATERIALIZED (
      WHERE w.id = pick.id
     RETURNING pick.number, w.id, w.status, w.fence, w.namespace, w.name, w.workflow, w.run_attempts,
               w.max_run_attempts, w.recoveries, w.wake_seq, w.cancel_mode, w.suspended, w.priority, w.run_at,
-              w.parent_id, w.rewinds, w.seed,
+              w.parent_id, w.rewinds, w.seed, w.serialization,
               extract(epoch FROM w.deadline_at - clock_timestamp())::float8 AS deadline_in,
               extract(epoch FROM clock_timestamp() - pick.waiting_since)::float8 AS ready_seconds
 )
 SELECT g.number, taken.id, taken.status, taken.fence, taken.namespace, taken.name, taken.workflow, taken.run_attempts,
        taken.max_run_attempts, taken.recoveries, taken.wake_seq, taken.cancel_mode, taken.suspended, taken.priority,
-       taken.run_at, taken.parent_id, taken.rewinds, taken.seed, taken.deadline_in, taken.ready_seconds,
-       coalesce(p.input, '') AS input, p.definition,
+       taken.run_at, taken.parent_id, taken.rewinds, taken.seed,
+       taken.serialization, taken.deadline_in,
+       taken.ready_seconds, coalesce(p.input, '') AS input, p.definition,
        (SELECT count(*) FROM me) = 0 AS refused
   FROM given g
   LEFT JOIN taken ON taken.number = g.number

@@ -15,11 +15,11 @@ WITH me AS MATERIALIZED (
 ), made AS (
     INSERT INTO perdure.workflows (
         id, namespace, workflow, requires, pool, queue, priority, timeout, status, version, worker_id, fence, started_at,
-        deadline_at, partition_key, deduplication_id, attributes, start_token, max_run_attempts)
+        deadline_at, partition_key, deduplication_id, attributes, start_token, max_run_attempts, serialization)
     SELECT $3::text, $4::text, $5::text, ARRAY[$6::text], $7::text, $8::text, $9::integer,
            make_interval(secs => $10::float8), 30, nullif($2::text, ''), me.id, 1, clock_timestamp(),
            clock_timestamp() + make_interval(secs => $10::float8), $11::text, $13::text, $14::text::jsonb, $15::bigint,
-           $16::integer
+           $16::integer, $17::smallint
       FROM me
     ON CONFLICT DO NOTHING
     RETURNING id

@@ -10,9 +10,9 @@
 WITH made AS (
     INSERT INTO perdure.workflows (
         id, namespace, workflow, requires, pool, queue, priority, partition_key, timeout, max_recoveries,
-        max_run_attempts, attributes, status, fence, run_at, waiting_since, forked_from, forked_at, seed)
+        max_run_attempts, attributes, serialization, status, fence, run_at, waiting_since, forked_from, forked_at, seed)
     SELECT $2::text, w.namespace, w.workflow, w.requires, w.pool, w.queue, w.priority, w.partition_key, w.timeout,
-           w.max_recoveries, w.max_run_attempts, w.attributes, 10, 1, clock_timestamp(), clock_timestamp(), w.id,
+           w.max_recoveries, w.max_run_attempts, w.attributes, w.serialization, 10, 1, clock_timestamp(), clock_timestamp(), w.id,
            $3::integer, coalesce(w.seed, w.id)
       FROM perdure.workflows w
      WHERE w.id = $1::text
