@@ -29,6 +29,7 @@ from perdure.errors.determinism import NotDeterministic, SelectMisused
 from perdure.errors.instance import AlreadyLaunched, Interrupted, NotLaunched, NotRegistered, WrongInstance
 from perdure.errors.keys import KeyInProgress, KeyLost
 from perdure.errors.management import WorkflowConflict, WorkflowNotRewindable
+from perdure.errors.payloads import PayloadsUnavailable
 from perdure.errors.portable import Portable
 from perdure.errors.queues import NonExistentQueue
 from perdure.errors.replay import (
@@ -119,6 +120,7 @@ __all__ = [
     "OwnershipLost",
     "PatchNondeterminism",
     "PayloadTooLarge",
+    "PayloadsUnavailable",
     "PerdureError",
     "PoolerInTheWay",
     "Portable",
