@@ -122,6 +122,20 @@ async def racer() -> str:
     return f"{won.name} {both}"
 
 
+@workflow(name="kit.beside")
+async def beside() -> tuple[Any, ...]:
+    """Two steps and a long wait at once."""
+    return await perdure.gather(note("left"), perdure.sleep(timedelta(days=1)), sync_note("right"))
+
+
+@workflow(name="kit.publisher")
+async def publisher() -> None:
+    await perdure.sleep(timedelta(days=1))
+    await perdure.set_event("progress", "half")
+    await perdure.write_stream("lines", "one")
+    await perdure.sleep(timedelta(days=1))
+
+
 @step(name="kit.what_time")
 async def what_time() -> datetime:
     return await perdure.now()

@@ -100,6 +100,30 @@ async def test_a_receive_gives_up_when_its_time_has_passed(env: Environment) -> 
     assert await flows.listener.run(3600.0) is None
 
 
+async def test_a_wait_for_an_event_or_a_stream_has_time_pass_up_to_it_and_no_further(env: Environment) -> None:
+    handle = await flows.publisher.start()
+    assert await env.get_event(handle.id, "progress") == "half"
+    assert [await anext(env.read_stream(handle.id, "lines"))] == ["one"]
+    await env.settle()
+    assert DAY - timedelta(minutes=1) < env.skipped <= DAY
+    assert await handle.status() is RunStatus.WAITING
+
+
+async def test_a_run_that_time_ends_is_waited_for_no_longer_than_to_its_end(env: Environment) -> None:
+    """Its end comes by a sweep, of which nobody tells the client."""
+    limited, other = await flows.limited.start(), await flows.month.start()
+    with pytest.raises(WorkflowCancelled):
+        await limited.result()
+    assert env.skipped <= timedelta(hours=1)
+    assert await other.status() is RunStatus.WAITING
+
+
+async def test_a_wait_beside_a_step_is_skipped_when_that_has_ended(env: Environment) -> None:
+    assert await flows.beside.run() == ("left", None, "right")
+    assert env.skipped > DAY - timedelta(minutes=1)
+    assert sorted(flows.done) == ["left", "right"]
+
+
 async def test_a_delayed_start_and_a_run_that_is_tried_again_wait_for_skipped_time(env: Environment) -> None:
     handle = await flows.broken.options(delay=DAY).start()
     await env.settle()
@@ -299,6 +323,18 @@ async def test_a_crash_at_a_durable_call_loses_and_doubles_nothing(env: Environm
     await flows.talker.run(receiver.id)
     assert flows.done == ["before", "after"]
     assert await receiver.result() == "hello"
+
+
+@pytest.mark.parametrize("at", ["before", "started", "done", "committed"])
+async def test_a_crash_in_the_middle_of_a_race_or_a_gather_changes_nothing_of_the_result(
+    env: Environment, at: Any
+) -> None:
+    env.crash("kit.note", at, run_id="race")
+    env.crash("kit.sync_note", at)
+    handle = await flows.racer.options(id="race").start()
+    assert await handle.result() == "early ('left', 'right')"
+    assert set(flows.done) == {"early", "left", "right"}
+    assert (await handle.outside.details()).recoveries >= 1
 
 
 async def test_everything_that_the_worker_runs_goes_on_after_its_crash(env: Environment) -> None:

@@ -79,6 +79,7 @@ def test_tests_do_not_see_each_other_and_are_set_by_option_and_marker(
     session: Session, pg_server: PostgresServer
 ) -> None:
     test = """
+    import os
     import pytest
     from flow import hello
 
@@ -95,6 +96,7 @@ def test_tests_do_not_see_each_other_and_are_set_by_option_and_marker(
         assert (perdure_env.always_replay, perdure_env.auto_skip, perdure_env.patience) == (False, False, 1.5)
 
     def test_without_a_loop(perdure_database, perdure_postgres):
+        assert os.environ["PERDURE_DATABASE_URL"] == perdure_database
         other = perdure_postgres.create()
         assert other != perdure_database
         perdure_postgres.drop(other)

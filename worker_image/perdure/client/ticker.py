@@ -75,6 +75,17 @@ class Ticker(Generic[Q, A]):
                 waiter.due = -inf
                 self._news.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def ask_now(self) -> None:
+        """Ask for everybody at once. Raises what the database says."""
+        asked = list(self._waiting)
+        if asked:
+            self._answer(asked, await self._ask([each.question for each in asked]))
+
     async def close(self) -> None:
         """Every wait ends with `ClientClosed`."""
         self._closed = True
@@ -110,10 +121,13 @@ class Ticker(Generic[Q, A]):
                 self._fail(asked, StoreUnavailable(f"what is waited for could not be asked for: {error!r}"))
             else:
                 failures, self._answered = 0, True
-                for waiter, answer in zip(asked, answers, strict=True):
-                    if answer is not None and not waiter.answer.done():
-                        waiter.answer.set_result(answer)
-                        self._waiting.pop(waiter, None)
+                self._answer(asked, answers)
+
+    def _answer(self, asked: Sequence[_Waiter[Q, A]], answers: Sequence[A | None]) -> None:
+        for waiter, answer in zip(asked, answers, strict=True):
+            if answer is not None and not waiter.answer.done():
+                waiter.answer.set_result(answer)
+                self._waiting.pop(waiter, None)
 
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()

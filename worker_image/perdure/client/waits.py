@@ -62,6 +62,16 @@ class Waits:
                 return
             after = 0.0 if len(page.values) == streams.PAGE_VALUES else FIRST_SECONDS
 
+    @property
+    def waiting(self) -> int:
+        """How many waits go on."""
+        return self._events.waiting + self._streams.waiting
+
+    async def ask_now(self) -> None:
+        """Ask for everybody at once. Raises what the database says."""
+        await self._events.ask_now()
+        await self._streams.ask_now()
+
     async def close(self) -> None:
         """Every wait ends with `ClientClosed`."""
         if self._listening is not None:

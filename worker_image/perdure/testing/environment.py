@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -25,7 +24,7 @@ from perdure.store.pool import connect
 from perdure.testing.execution import CRASHED, WatchedExecution
 from perdure.testing.faults import At, Fault, Faults, Named, Place, name_of
 from perdure.testing.history import History, history_of
-from perdure.testing.time import PAUSE, Scope, Time, TimeStands
+from perdure.testing.time import PAUSE, Look, Scope, Time, TimeStands
 from perdure.worker.worker import Worker
 
 PATIENCE = 10.0
@@ -57,10 +56,10 @@ class Environment(Instance):
         assert await handle.result() == "reminded"
 
     `url`: of a migrated database that nobody else uses. `registry`: where its workflows are, by default what
-    `@perdure.workflow` registers. `always_replay`: each call is replayed as soon as its outcome
-    is recorded, so that whatever a replay would do otherwise fails the run (`UnexpectedStep`). `auto_skip`: while the
-    result of a run is waited for, and nothing is left to do, time is skipped. `patience`: real seconds after which the
-    test fails when nothing comes to rest, or nothing comes any more. The rest as for `Instance`.
+    `@perdure.workflow` registers. `always_replay`: each call is replayed as soon as its outcome is recorded, so that
+    whatever a replay would do otherwise fails the run (`UnexpectedStep`). `auto_skip`: while the end of a run, an event
+    or a value of a stream is waited for, and nothing is left to do, time is skipped. `patience`: real seconds after
+    which the test fails when nothing comes to rest, or no end of a run comes any more. The rest as for `Instance`.
 
     Left without an error, it raises `AssertionError` for faults that were ordered and never happened.
     """
@@ -76,12 +75,11 @@ class Environment(Instance):
         auto_skip: bool = True,
         patience: float = PATIENCE,
         listen: bool = True,
-        exit_process: Callable[[int], None] = _stay,
         **settings: Unpack[InstanceSettings],
     ) -> None:
         given: InstanceSettings = {**SETTINGS, **settings}
         its = registering.default_registry if registry is None else registry
-        super().__init__(url, namespace, pool, registry=its, listen=listen, exit_process=exit_process, **given)
+        super().__init__(url, namespace, pool, registry=its, listen=listen, exit_process=_stay, **given)
         # A pod that registers anew is known to have died before: so nobody waits for a lease after a crash.
         self._settings = self._settings.model_copy(update={"pod_uid": f"test-{secrets.token_hex(8)}"})
         self.always_replay = always_replay
@@ -256,26 +254,38 @@ class Environment(Instance):
         await self._its_time().take_over()
 
     async def _pass_the_time(self, time: Time) -> None:
-        """While the result of a run is waited for."""
+        """While somebody waits."""
         loop = asyncio.get_running_loop()
         idle_since: float | None = None
         while True:
             await asyncio.sleep(PAUSE)
-            waiting = self._watcher.waiting
-            if not (self.auto_skip and waiting):
+            if not self.auto_skip or not self._waited_for():
                 idle_since = None
                 continue
-            look = await time.hop()
-            if look is None or look.until() is not None:
+            look = await time.rested()
+            if look is None or await self._hears_news(time):
                 idle_since = None
+            elif look.until() is not None:
+                idle_since = None
+                await time.hop(look)
             elif idle_since is None:
                 idle_since = loop.time()
             elif loop.time() - idle_since > self.patience:
-                for run_id in waiting:
-                    self._watcher.fail(
-                        run_id,
-                        TimeStands(
-                            f"run {run_id} has not ended, and nothing is left that time would bring; what waits: "
-                            + ("; ".join(look.waits) or "nothing")
-                        ),
-                    )
+                self._give_up(look)
+
+    def _waited_for(self) -> int:
+        return len(self._watcher.waiting) + self.waits.waiting
+
+    async def _hears_news(self, time: Time) -> bool:
+        """Whether one of those who wait has it already: polls and notifications are slower than skipped time."""
+        before = self._waited_for()
+        for run_id in await time.ended(self._watcher.waiting):
+            self._watcher.ended(run_id)
+            return True
+        await self.waits.ask_now()
+        return self._waited_for() != before
+
+    def _give_up(self, look: Look) -> None:
+        for run_id in self._watcher.waiting:
+            sentence = f"run {run_id} has not ended, and nothing is left that time would bring; what waits: "
+            self._watcher.fail(run_id, TimeStands(sentence + ("; ".join(look.waits) or "nothing")))

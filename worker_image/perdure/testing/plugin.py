@@ -61,9 +61,10 @@ def perdure_postgres() -> Iterator[DatabaseServer]:
 
 
 @pytest.fixture
-def perdure_database(perdure_postgres: DatabaseServer) -> Iterator[str]:
-    """Address of a migrated database of this test's own."""
+def perdure_database(perdure_postgres: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Address of a migrated database of this test's own; what reads PERDURE_DATABASE_URL finds it there."""
     url = perdure_postgres.create()
+    monkeypatch.setenv("PERDURE_DATABASE_URL", url)
     yield url
     perdure_postgres.drop(url)
 

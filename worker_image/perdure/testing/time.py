@@ -85,7 +85,7 @@ class Time:
         loop = asyncio.get_running_loop()
         ends = loop.time() + patience
         while True:
-            look = await self._rested()
+            look = await self.rested()
             if look is not None:
                 return look
             if loop.time() > ends:
@@ -122,18 +122,18 @@ class Time:
             await self._shift(until)
         raise TimeStands(f"{MOST_HOPS} instants: {'; '.join(look.waits)}")
 
-    async def hop(self) -> Look | None:
-        """To the next instant that counts, if nothing is left to do now; how things stood, None while there is."""
-        look = await self._rested()
-        if look is not None:
-            until = look.until()
-            if until is not None:
-                await self._shift(until)
-        return look
+    async def ended(self, runs: Sequence[str]) -> list[str]:
+        """Those of the runs that have ended."""
+        async with self._turn:
+            return [row["id"] for row in await self._connection.fetch(sql("ended"), list(runs))]
 
-    # -- one look, one shift
+    async def hop(self, look: Look) -> None:
+        """To the next instant that counts, if there is one."""
+        until = look.until()
+        if until is not None:
+            await self._shift(until)
 
-    async def _rested(self) -> Look | None:
+    async def rested(self) -> Look | None:
         """How things stand when there is nothing to do; None while there is."""
         async with self._turn:
             if self._at_work():
@@ -142,6 +142,8 @@ class Time:
             if look.busy or await self._sweep() or self._at_work():
                 return None
             return look
+
+    # -- one look, one shift
 
     async def _look(self) -> Look:
         async with self._turn:
