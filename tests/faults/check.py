@@ -135,7 +135,9 @@ def covered(found: Evidence) -> Counter[str]:
     forks = sum(row["name"] == STEP_NAMES["fork"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     cancels = sum(row["name"] == STEP_NAMES["cancel"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     refused = sum(row["name"] == STEP_NAMES["start"] and row["status"] == StepStatus.FAILED for row in steps)
+    patches = sum(row["name"] == STEP_NAMES["patch"] for row in steps)
     seen = {
+        "changes_patched": patches,
         "starts_refused": refused,
         "runs_forked": forks,
         "runs_cancelled_by_runs": cancels,

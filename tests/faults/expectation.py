@@ -26,6 +26,7 @@ STEP_NAMES = {
     "select": "perdure.select_workflow",
     "race": "perdure.select",
     "now": "perdure.now",
+    "patch": "perdure.patch",
     "noted": "f.noted",
     "told": "f.tells",
     "send": "perdure.send",

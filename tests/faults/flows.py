@@ -152,7 +152,7 @@ async def poison(key: str) -> int:
     return 0
 
 
-@perdure.workflow(name="f.program")
+@perdure.workflow(name="f.program", version_policy="auto")
 async def interpret(program: dict[str, Any]) -> int:
     return await _sequence(program["nodes"], 0)
 
@@ -371,6 +371,7 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "race": races.race,
     "chance": races.chance,
     "told": races.told,
+    "changed": races.changed,
     "transaction": lambda node, value: in_a_transaction(node["key"], value, node["fails"], node["once"]),
     "keyed": _keyed,
     "children": _children,

@@ -154,6 +154,12 @@ class _Walk:
         self._step("noted", output=result)
         return result
 
+    def changed(self, node: Node, value: int) -> int:
+        result = mixed(node["key"], value)
+        self._call("patch", True)
+        self._step("step", output=result)
+        return result
+
     def told(self, node: Node, value: int) -> int:
         result = mixed(node["key"], value)
         self._step("told", output=result)
@@ -340,6 +346,7 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "race": _Walk.race,
     "chance": _Walk.chance,
     "told": _Walk.told,
+    "changed": _Walk.changed,
     "transaction": _Walk.transaction,
     "keyed": _Walk.keyed,
     "children": _Walk.children,

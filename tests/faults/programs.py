@@ -358,13 +358,10 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "streamed": _Maker.streamed,
     "race": _Maker.race,
     "chance": _Maker.chance,
-    "told": _Maker.nothing,
     "blocking": _Maker.blocking,
-    "fail": _Maker.nothing,
-    "raise": _Maker.nothing,
     "attempts": _Maker.attempts,
     "bad": _Maker.bad,
-    "poison": _Maker.nothing,
+    **dict.fromkeys(("told", "changed", "fail", "raise", "poison"), _Maker.nothing),
 }
 
 FLAT: dict[str, float] = {
@@ -374,6 +371,7 @@ FLAT: dict[str, float] = {
     "sleep": 5,
     "chance": 2,
     "told": 3,
+    "changed": 3,
     "transaction": 7,
     "keyed": 6,
     "blocking": 0.25,

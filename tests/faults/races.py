@@ -54,6 +54,13 @@ async def chance(node: Node, value: int) -> int:
     return await noted(node["key"], value, at.isoformat(), f"{perdure.uuid4()} {perdure.random().random()}")
 
 
+async def changed(node: Node, value: int) -> int:
+    """A place at which the body was changed, before any of these runs came there, and one that needs no marker."""
+    new = await perdure.patch(node["key"])
+    result = await plain(node["key"], value, 0)
+    return result if new and await perdure.deprecate_patch(f"{node['key']}-before") else -1
+
+
 async def told(node: Node, value: int) -> int:
     """A step that is written where it is called sends its own run a message, each time that it is tried."""
     key, me = node["key"], perdure.current().run_id

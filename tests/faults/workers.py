@@ -20,6 +20,9 @@ STOP_POLL = 0.05
 DRAIN_SECONDS = 4.0
 """More than most bodies take, less than the slowest do: drains end in both ways."""
 
+VERSIONS = 2
+"""Releases of the same code: each process that begins is of another one than that before it, and takes its runs up."""
+
 SKEWED = Path(__file__).parent / "skewed"
 
 
@@ -63,11 +66,12 @@ class FaultyWorker:
     def start(self) -> None:
         """Begin a new process."""
         offset = clock_offset(self._seed, self.number, self._starts)
+        release = f"release-{(self.number + self._starts) % VERSIONS}"
         self._starts += 1
         if offset:
             self._count[CLOCK_OFF] += 1
         path = os.pathsep.join([str(SKEWED), str(ROOT), str(ROOT / "worker_image")])
-        self._process.start(PYTHONPATH=path, FAULTS_CLOCK_OFFSET=str(offset))
+        self._process.start(PYTHONPATH=path, FAULTS_CLOCK_OFFSET=str(offset), PERDURE_VERSION=release)
 
     @property
     def alive(self) -> bool:
