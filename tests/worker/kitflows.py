@@ -18,6 +18,18 @@ done: list[str] = []
 """What bodies have done, in the order in which they did."""
 
 
+class Backwards:
+    """A codec."""
+
+    name = "backwards"
+
+    def encode(self, text: str) -> str:
+        return text[::-1]
+
+    def decode(self, text: str) -> str:
+        return text[::-1]
+
+
 @step(name="kit.note")
 async def note(what: str) -> str:
     done.append(what)

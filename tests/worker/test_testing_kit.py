@@ -448,6 +448,15 @@ async def test_a_long_history_is_read_whole(env: Environment) -> None:
     assert len(await env.history(handle)) == 62
 
 
+async def test_a_history_is_read_with_the_codecs_that_have_written_it(db: str) -> None:
+    async with Environment(db, registry=flows.registry, codecs=[flows.Backwards()]) as env:
+        handle = await flows.three.start()
+        assert await handle.result() == "one two three"
+        [stored, *_] = await env.list_steps(handle.id)
+        assert stored.output == '!backwards:"eno"'
+        assert (await env.history(handle)).outputs == ["one", "two", "three"]
+
+
 async def test_the_history_of_no_run_is_an_error(env: Environment) -> None:
     with pytest.raises(perdure.NonExistentWorkflow):
         await env.history("nobody")

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -15,8 +18,10 @@ from typing import Any, Self, Unpack
 
 from perdure.api import registering
 from perdure.client.handle import Handle
+from perdure.engine.encoding import MARK
 from perdure.engine.registry import Registry
-from perdure.errors import InvalidArgument, NotLaunched
+from perdure.engine.serialization import Codec, Serializer
+from perdure.errors import InvalidArgument, NotLaunched, PerdureError
 from perdure.instance.instance import Instance, InstanceSettings
 from perdure.model.listing import MAX_PAGE_WITH_PAYLOADS, StepDetails
 from perdure.model.start import Seconds
@@ -75,11 +80,23 @@ class Environment(Instance):
         auto_skip: bool = True,
         patience: float = PATIENCE,
         listen: bool = True,
+        serializer: Serializer | None = None,
+        codecs: Sequence[Codec] = (),
         **settings: Unpack[InstanceSettings],
     ) -> None:
         given: InstanceSettings = {**SETTINGS, **settings}
         its = registering.default_registry if registry is None else registry
-        super().__init__(url, namespace, pool, registry=its, listen=listen, exit_process=_stay, **given)
+        super().__init__(
+            url,
+            namespace,
+            pool,
+            registry=its,
+            listen=listen,
+            exit_process=_stay,
+            serializer=serializer,
+            codecs=codecs,
+            **given,
+        )
         # A pod that registers anew is known to have died before: so nobody waits for a lease after a crash.
         self._settings = self._settings.model_copy(update={"pod_uid": f"test-{secrets.token_hex(8)}"})
         self.always_replay = always_replay
@@ -229,7 +246,19 @@ class Environment(Instance):
             page = await self.list_steps(run_id, after=steps[-1].index if steps else -1, limit=MAX_PAGE_WITH_PAYLOADS)
             steps += page
             if len(page) < MAX_PAGE_WITH_PAYLOADS:
-                return history_of(run_id, steps)
+                return history_of(run_id, [await self._readable(step) for step in steps])
+
+    async def _readable(self, step: StepDetails) -> StepDetails:
+        what = f"call {step.index}"
+        return replace(step, input=await self._json(step.input, what), output=await self._json(step.output, what))
+
+    async def _json(self, text: str | None, what: str) -> str | None:
+        """A value that cannot be read here stays as it is stored."""
+        if text is None or not text.startswith(MARK):
+            return text
+        with suppress(PerdureError):
+            return await self.serializers.fetch(text, what)
+        return text
 
     # -- in the background
 

@@ -1,7 +1,7 @@
 """What a run has recorded, for the asserts of tests.
 
 Made by `Environment.history`. Values are those that are stored, read as plain JSON: what a model or a dataclass has
-become there, and so what the next release will meet.
+become there, and so what the next release will meet. Serializers and codecs are undone.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _call(step: StepDetails) -> RecordedCall:
 
 
 def _value(text: str | None) -> Any:
-    """A value that another serializer than JSON has written stays the text that it is."""
+    """A value that nobody here can read stays the text that it is."""
     try:
         return None if text is None else json.loads(text)
     except ValueError:
