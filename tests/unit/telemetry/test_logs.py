@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -147,3 +149,19 @@ def test_configuring_again_takes_records_back(stream: io.StringIO) -> None:
     get_logger("perdure.x").info("back")
     assert not left_without_handlers()
     assert [line["message"] for line in lines(again)] == ["back"]
+
+
+def test_a_program_that_has_set_up_nothing_has_its_output_to_itself() -> None:
+    """As with `perdure.launch`: warnings are those of any library, without secrets, the rest is nowhere."""
+    code = "\n".join(
+        [
+            "import perdure",
+            "from perdure.telemetry.logs import get_logger",
+            "get_logger('perdure.x').info('registered')",
+            f"get_logger('perdure.x').warning('cannot connect to {URL}')",
+            "print('mine')",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "mine\n"
+    assert done.stderr == f"cannot connect to {redact_text(URL)}\n"

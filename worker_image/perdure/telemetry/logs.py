@@ -37,20 +37,26 @@ _PASSED_ON = ("exc_info", "stack_info", "stacklevel")
 class _Style:
     """Who formats. Looked at for every record, as loggers keep their processors from their first record on."""
 
-    application = False
+    application = True
+    left = False
+    """Whether a worker process was told to leave its records to the application."""
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """Logger of a module. Cheap; works before `configure`, then with structlog's defaults."""
-    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    """Logger of a module. Cheap. Before `configure` its records go to the application: a program with a worker in it
+    has handlers of its own, or sees warnings alone."""
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        structlog.stdlib.LoggerFactory()(name),
+        processors=_processors(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
     return logger
 
 
-def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool | None = None) -> None:
-    """Send everything to `stream` (stdout). `json` None = JSON unless the stream is a terminal. Unknown level: INFO."""
-    target = stream if stream is not None else sys.stdout
-    as_json = not target.isatty() if json is None else json
-    shared: list[Processor] = [
+def _shared() -> list[Processor]:
+    """For records of ours and of the standard library."""
+    return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
@@ -58,6 +64,21 @@ def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool |
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
     ]
+
+
+def _processors() -> list[Processor]:
+    return [
+        structlog.stdlib.filter_by_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        *_shared(),
+        _hand_on,
+    ]
+
+
+def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool | None = None) -> None:
+    """Send everything to `stream` (stdout). `json` None = JSON unless the stream is a terminal. Unknown level: INFO."""
+    target = stream if stream is not None else sys.stdout
+    as_json = not target.isatty() if json is None else json
     render: list[Processor] = (
         [structlog.processors.format_exc_info, redact, _message_key, structlog.processors.JSONRenderer()]
         if as_json
@@ -66,21 +87,16 @@ def configure(level: str = "INFO", *, stream: TextIO | None = None, json: bool |
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=_shared(),
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
-    _Style.application = False
+    _Style.application = _Style.left = False
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.stdlib.PositionalArgumentsFormatter(),
-            *shared,
-            _hand_on,
-        ],
+        processors=_processors(),
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
@@ -92,13 +108,13 @@ def leave_to_application() -> None:
 
     Takes our handler away, so that `logging.basicConfig` works. To be called after `configure`.
     """
-    _Style.application = True
+    _Style.application = _Style.left = True
     logging.getLogger().handlers.clear()
 
 
 def left_without_handlers() -> bool:
     """Whether records were left to an application that has set up no handler: nearly nothing would be seen."""
-    return _Style.application and not logging.getLogger().handlers
+    return _Style.left and not logging.getLogger().handlers
 
 
 def _hand_on(logger: WrappedLogger, method: str, event: EventDict) -> Any:
