@@ -1,9 +1,11 @@
 """The guides' blocks, run as they stand there, with a worker beside them."""
 
 import ast
+import asyncio
 import inspect
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,34 +14,57 @@ import pytest
 from perdure.api import registering
 from perdure.engine.registry import Registry
 
+from tests.support.mdblocks import GUIDE, Block, blocks, guides, runner_of
+from tests.support.terminal import Terminal, says
 from tests.support.workerproc import working
 
-GUIDES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))
-BLOCK = re.compile(r"(?<! -->\n)^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-
-def blocks(guide: Path) -> list[tuple[str, int]]:
-    """Each block and the line on which it begins."""
-    text = guide.read_text()
-    return [(found[1], text.count("\n", 0, found.start(1))) for found in BLOCK.finditer(text)]
-
-
-async def run(block: str, line: int, guide: Path, names: dict[str, Any]) -> None:
-    code = compile("\n" * line + block, str(guide), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+async def run(block: Block, names: dict[str, Any]) -> None:
+    source = "\n" * (block.line - 1) + block.text
+    code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, names)
     if inspect.isawaitable(result):
         await result
 
 
-@pytest.mark.parametrize("guide", [guide for guide in GUIDES if blocks(guide)], ids=lambda guide: guide.stem)
-async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first block is the module that program and workers share. What it registers, other guides do not see."""
-    registry = Registry()
-    monkeypatch.setattr(registering, "default_registry", registry)
-    (first, line), *program = blocks(guide)
+@pytest.mark.timeout(300)  # the tutorial starts a dozen processes
+@pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
+async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first block of Python is the module that program and workers share, for commands under the name that its
+    first line has. What it registers, other guides do not see."""
+    mine = [block for block in blocks(guide) if runner_of(block) == GUIDE]
+    terminal = Terminal(tmp_path, {"PERDURE_DATABASE_URL": db, "PERDURE_LOG_LEVEL": "WARNING"})
     module = ModuleType(f"guide_{guide.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    await run(first, line, guide, vars(module))
-    async with working(db, registry, namespace="default", slots=20, queues=("default", "mails")):
-        for block, line in program:
-            await run(block, line, guide, vars(module))
+    registry = Registry()
+    monkeypatch.setattr(registering, "default_registry", registry)
+    first = next((block for block in mine if block.language == "python" and not block.kind), None)
+    if first is not None:
+        mine.remove(first)
+        await run(first, vars(module))
+        if name := re.match(r"# (\w+\.py)\n", first.text):
+            (tmp_path / name[1]).write_text(first.text)
+    serving = working(db, registry, namespace="default", slots=20, queues=("default", "mails", "thumbnails"))
+    # A page without a module has commands alone, which start what they need.
+    async with serving if first else nullcontext():
+        for block in mine:
+            if block.language == "python" and not block.kind:
+                await run(block, vars(module))
+            else:
+                await asyncio.to_thread(terminal.run, block)
+
+
+@pytest.mark.parametrize(
+    ("output", "shown", "equal"),
+    [
+        ("a\nb\n", "a\nb", True),
+        ("a\nb\n", "a", False),
+        ("a\nb\n", "", True),
+        ("a\nb\nc\n", "…\nc", True),
+        ("a\nb\nc\n", "a\n…", True),
+        ("took 3 s\n", "took … s", True),
+        ("took 3 m\n", "took … s", False),
+    ],
+)
+def test_what_a_page_shows_is_compared_with_what_a_command_says(output: str, shown: str, equal: bool) -> None:
+    assert says(output, shown) is equal
