@@ -29,13 +29,15 @@ def test_every_variable_that_stands_in_the_code_is_declared() -> None:
     for folder in ("worker_image", "operator"):
         for file in (ROOT / folder).rglob("*.py"):
             named |= set(re.findall(r"\bPERDURE_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")))
-    # The last one is set for the script that sets the password of an embedded Postgres.
+    # The last is set for the script that sets the password of an embedded Postgres; the one before it is read by the
+    # plugin of pytest and stands in the guide to testing.
     tools = {
         "PERDURE_TEST",
         "PERDURE_CLUSTER",
         "PERDURE_IMAGES",
         "PERDURE_CACHE",
         "PERDURE_UPDATE_GOLDEN",
+        "PERDURE_TEST_DATABASE_URL",
         "PERDURE_PASSWORD_FILE",
     }
     assert named - KNOWN - tools == set()
