@@ -10,7 +10,8 @@ import pytest
 from perdure import MaxStepRetriesExceeded, Portable
 from perdure.engine import errortypes
 from perdure.engine.failures import NONE, describe, portable, rebuild, rebuild_run
-from perdure.model.outcome import ErrorRecord
+from perdure.model.outcome import ErrorRecord, Failed
+from perdure.model.serialization import Serialization
 from perdure.resources.projection_text import read_error
 
 from tests.support.engine import Engine
@@ -162,3 +163,83 @@ async def test_a_body_may_raise_and_catch_a_portable_error(engine: Engine) -> No
     first, second = await engine.execute(run), await engine.execute(run)
     assert first == second
     assert json.loads(first.output) == ["NoSuchCustomer", 404, {"customer": 7}]
+
+
+# -- runs that are portable
+
+
+async def test_a_portable_run_records_the_failures_of_its_steps_in_that_form(engine: Engine) -> None:
+    @engine.step
+    async def charge() -> None:
+        raise Declined("o-1", 100)
+
+    @engine.workflow
+    async def flow() -> str:
+        try:
+            await charge()
+        except Declined as error:
+            return f"{error.order} {error.cents}"
+        return ""
+
+    run = engine.run_of(flow, serialization=Serialization.PORTABLE)
+    first, second = await engine.execute(run), await engine.execute(run)
+    assert first == second
+    assert first.output == '"o-1 100"'
+    assert json.loads(run.rows[0].error or "") == {
+        "name": f"{__name__}.Declined",
+        "message": "order o-1 was declined",
+        "code": 17,
+        "data": {"order": "o-1", "cents": 100},
+    }
+
+
+async def test_a_portable_run_fails_in_that_form_with_the_step_beside_it(engine: Engine) -> None:
+    @engine.step(name="charge", max_attempts=2, interval=0)
+    async def charge() -> None:
+        raise Declined("o-1", 100)
+
+    @engine.workflow
+    async def flow() -> None:
+        await charge()
+
+    run = engine.run_of(flow, serialization=Serialization.PORTABLE)
+    ending = await engine.execute(run)
+    assert isinstance(ending, Failed)
+    stored = json.loads(ending.error.to_json())
+    assert (stored["name"], stored["code"], stored["step"]) == (
+        "perdure.errors.MaxStepRetriesExceeded",
+        "PRD-405",
+        "charge",
+    )
+    assert [each["name"] for each in stored["attempts"]] == [f"{__name__}.Declined"] * 2
+    assert json.loads(run.rows[0].error or "")["name"] == "perdure.errors.MaxStepRetriesExceeded"
+    error = rebuild_run(ErrorRecord.from_json(ending.error.to_json()), "r")
+    assert isinstance(error, MaxStepRetriesExceeded)
+    assert [type(each) for each in error.errors] == [Declined, Declined]
+
+
+async def test_a_portable_run_records_the_failure_of_a_durable_call_in_that_form(engine: Engine) -> None:
+    @engine.workflow
+    async def flow() -> str:
+        try:
+            await perdure.handle("nobody").result()
+        except perdure.NonExistentWorkflow as error:
+            return error.code
+        return ""
+
+    run = engine.run_of(flow, serialization=Serialization.PORTABLE)
+    first, second = await engine.execute(run), await engine.execute(run)
+    assert first == second
+    assert first.output == '"PRD-522"'
+    assert json.loads(run.rows[0].error or "")["name"] == "perdure.errors.NonExistentWorkflow"
+
+
+@pytest.mark.parametrize("serialization", [None, Serialization.NATIVE])
+async def test_other_runs_fail_as_ever(engine: Engine, serialization: Serialization | None) -> None:
+    @engine.workflow
+    async def flow() -> None:
+        raise ValueError("x")
+
+    ending = await engine.execute(engine.run_of(flow, serialization=serialization))
+    assert isinstance(ending, Failed)
+    assert json.loads(ending.error.to_json()) == {"type": "ValueError", "message": "x"}

@@ -382,6 +382,8 @@ class Execution:
         if self._stop is not None and (ending is None or self._stop.rank > Rank.OUTCOME):
             ending = self._stop.ending
         assert ending is not None
+        if isinstance(ending, Failed):
+            ending = Failed(self.values.failure(ending.error))
         if isinstance(ending, Succeeded) and self.unawaited:
             names = ", ".join(f"{name} ({index})" for index, name in self.unawaited.items())
             logger.warning("run %s: steps were called and never awaited: %s", self.claimed.id, names)

@@ -323,7 +323,7 @@ class Steps:
     ) -> tuple[Failures, ErrorRecord, RetryIn | GiveUp]:
         """The failures with this one, unless it is none of the step; its record; and what follows."""
         options = call.definition.options
-        record = describe(error)
+        record = self._run.values.failure(describe(error))
         if is_outage(error):
             return failures, record, RetryIn(OUTAGE_SECONDS)
         failures = failures.plus(record)
@@ -340,7 +340,7 @@ class Steps:
                 last = replace(record, attempts=()).to_json()
                 write = self._write(call, index, StepStatus.RETRYING, failures, error=last, wake_in=seconds)
             case GiveUp(error):
-                write = self._write(call, index, StepStatus.FAILED, failures, error=error.to_json())
+                write = self._write(call, index, StepStatus.FAILED, failures, error=self._run.values.text_of(error))
         self._log.record(write)
 
     def _write(

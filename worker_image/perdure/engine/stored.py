@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from perdure.engine.codec import encode
 from perdure.engine.context import current_scope
 from perdure.engine.encoding import MARK, PLAIN, Encoding, input_encoding
-from perdure.engine.failures import describe
+from perdure.engine.failures import describe, portable
 from perdure.errors import DecodingFailed, PerdureError, UnknownSerialization
-from perdure.model.outcome import Mismatch
+from perdure.model.outcome import ErrorRecord, Mismatch
 from perdure.model.rows import RecordedStep
 from perdure.model.serialization import Serialization, SerializationName, chosen
 
@@ -66,6 +66,14 @@ class Values:
         except (UnknownSerialization, DecodingFailed) as error:
             self._run.abort(Mismatch(describe(error, step)), error.message)
             raise self._run.signal() from error
+
+    def failure(self, record: ErrorRecord) -> ErrorRecord:
+        """As the failures of this run and of its steps are recorded."""
+        return portable(record) if self.encoding.portable else record
+
+    def text_of(self, record: ErrorRecord) -> str:
+        """The same, as it is stored."""
+        return self.failure(record).to_json()
 
     async def row(self, row: RecordedStep) -> RecordedStep:
         """A recorded step with input and output as JSON. Raises as `read`."""

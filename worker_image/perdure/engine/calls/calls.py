@@ -156,6 +156,7 @@ class Calls:
 
     def fail_as(self, at: Place, record: ErrorRecord) -> Exception:
         """Record this failure; what to raise."""
+        record = self.run.values.failure(record)
         self.record(self.write(at, StepStatus.FAILED, error=record.to_json()))
         return at.call.kind.rebuild(record)
 
