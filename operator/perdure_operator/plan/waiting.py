@@ -163,7 +163,8 @@ def _no_worker(run: Unclaimed, pool: PoolFacts, version: str) -> WaitingFor:
             WaitKind.NO_WORKER_VERSION,
             version,
             f"it began in version {version} of WorkerPool {pool.name}, which is not there any more. Apply the template "
-            "that it began with, or cancel it and apply a new Workflow",
+            "that it began with, let its workflow go on with later versions (version_policy), or cancel it and apply a "
+            "new Workflow",
         )
     if pool.max_replicas == 0:
         return _wait(
