@@ -16,7 +16,7 @@ from perdure.model.rows import ClaimedRun, StepWrite, WaitingFor
 from perdure.model.start import StartOptions
 from perdure.model.states import StepStatus
 from perdure.model.streams import AwaitStream, CloseStream, WriteStream
-from perdure.store import calls, plain, statements, transaction, workers
+from perdure.store import calls, plain, statements, transaction, undo, workers
 from perdure.store.calls import RunCalls
 from perdure.store.journal import DEFAULT_BACKOFF, FEW_STEPS, RunWrites, alone_of, alone_statement, statement
 from perdure.store.management import CallerLost, manage_for
@@ -83,6 +83,12 @@ async def change_attributes(conn: Connection, run: ClaimedRun) -> object:
     return done.managed
 
 
+async def to_be_undone(conn: Connection, run: ClaimedRun) -> object:
+    await undo.promise(conn, Claim(run.id, "w1", run.fence), 0, "back", "[null]")
+    await write(conn, run, finish(seq=1))
+    return await conn.execute("UPDATE perdure.workflows SET undo = 2")
+
+
 FENCED: dict[str, Fenced] = {
     "start": journal(start(seq=LATE)),
     "fresh start": journal(replace(start(seq=LATE), fresh=True)),
@@ -114,6 +120,12 @@ FENCED: dict[str, Fenced] = {
     "message of a step": Fenced(
         "plain_send",
         lambda conn, run: plain.send(conn, Claim(run.id, "w1", run.fence), PlainSend(run.id, "t", "k", "1")),
+    ),
+    "promise to undo": Fenced(
+        "undo_promise", lambda conn, run: undo.promise(conn, Claim(run.id, "w1", run.fence), 0, "back", "[null]")
+    ),
+    "begin to undo": Fenced(
+        "undo_begin", lambda conn, run: undo.begin(conn, Claim(run.id, "w1", run.fence), LATE), to_be_undone
     ),
     "wait for runs": call("call_await_runs", lambda run, step: AwaitRuns(step, ("other", "another"))),
     "stream": call("call_write_stream", lambda run, step: WriteStream(step, "s", "1")),
@@ -148,6 +160,7 @@ UNFENCED: dict[str, set[str]] = {
         "manage_resume",
         "manage_rewind",
         "manage_rewind_streams",
+        "undo_reopen",
     },
     "A debounced run that nobody has had yet, and the key that it is found by": {
         "debounce_done",

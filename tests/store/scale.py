@@ -105,6 +105,20 @@ INSERT INTO perdure.stream_waits (run_id, key, workflow_id, step_index, "offset"
 SELECT CASE WHEN n % 2 = 0 THEN 'f000001' ELSE 'f' || lpad(n::text, 6, '0') END, 's', 's' || lpad(n::text, 6, '0'), 0, 3
   FROM generate_series(1, {EVENTS}) n;
 
+-- Some runs of the first worker that undo their steps: half of them are about to begin.
+INSERT INTO perdure.workflows (id, namespace, workflow, requires, pool, queue, priority, version, status, fence,
+                               worker_id, started_at, undo, undo_at, cascades)
+SELECT 'u' || lpad(n::text, 6, '0'), 'ns', 'x', '{{workflow:x}}', 'default', 'default', 100, 'v1', 30, 1, 'w0001',
+       now(), CASE WHEN n % 2 = 0 THEN 3 ELSE 2 END, CASE WHEN n % 2 = 0 THEN 3 END, n % 4 = 0
+  FROM generate_series(1, 4) n;
+INSERT INTO perdure.undos (workflow_id, step_index, name, input)
+SELECT CASE WHEN n % 3 = 0 THEN 'f' ELSE 'u' END || lpad((n / 3 + 1)::text, 6, '0'), n % 3, 'back', '[null]'
+  FROM generate_series(1, {EVENTS}) n;
+INSERT INTO perdure.workflow_steps (workflow_id, step_index, name, status, fence, seq, started_fence, started_seq,
+                                    input, output, finished_at)
+SELECT 'u' || lpad(n::text, 6, '0'), 3, 'perdure.undo', 30, 1, 20, 1, 20, '""', '[2, 1]', now()
+  FROM generate_series(2, 4, 2) n;
+
 -- Asleep, in a pool of their own that has nothing ready; one in five hundred is due.
 INSERT INTO perdure.workflows (id, namespace, name, workflow, requires, pool, queue, priority, version, status, fence,
                                started_at, wake_at, waiting_for, waiting_since, parent_id, parent_step)

@@ -7,19 +7,21 @@ from contextlib import suppress
 from perdure.errors import InvalidArgument, NonExistentWorkflow, WorkflowNotRewindable
 from perdure.model.management import Cut, Delay, Delete, Resume, Rewind
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Mismatch, Parked, Released, Succeeded
-from perdure.model.rows import WaitingFor
-from perdure.model.states import RUN_TRANSITIONS, CancelMode, RunStatus
-from perdure.store import backlog, clients, runs, sweeps, workers
+from perdure.model.rows import ClaimedRun, WaitingFor
+from perdure.model.states import RUN_TRANSITIONS, UNDO_TRANSITIONS, CancelMode, RunStatus, Undo
+from perdure.store import backlog, clients, runs, sweeps, undo, workers
 from perdure.store.management import manage
+from perdure.store.transaction import Claim
 
-from tests.store.builders import Connection, add_run, add_worker, claim, new_run, write
+from tests.store.builders import Connection, add_run, add_worker, claim, finish, new_run, write
 
 TRIGGER = """
 CREATE TABLE seen (id text, old_status integer, new_status integer, old_fence bigint, new_fence bigint,
-                   old_owner text, new_owner text);
+                   old_owner text, new_owner text, old_undo integer, new_undo integer);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO seen VALUES (new.id, old.status, new.status, old.fence, new.fence, old.worker_id, new.worker_id);
+    INSERT INTO seen VALUES (new.id, old.status, new.status, old.fence, new.fence, old.worker_id, new.worker_id,
+                             old.undo, new.undo);
     RETURN new;
 END $$;
 CREATE TRIGGER note BEFORE UPDATE ON perdure.workflows FOR EACH ROW EXECUTE FUNCTION note();
@@ -46,7 +48,7 @@ class Story:
         self.chance = chance
         self.made = 0
         self.workers: list[str] = []
-        self.owned: list[tuple[str, object]] = []
+        self.owned: list[tuple[str, ClaimedRun]] = []
         self.generation = 1
 
     async def step(self) -> None:
@@ -59,6 +61,9 @@ class Story:
             self.end,
             self.end,
             self.end,
+            self.promise,
+            self.promise,
+            self.undo,
             self.die,
             self.cancel,
             self.sweep,
@@ -82,7 +87,7 @@ class Story:
     async def edit(self) -> None:
         if self.made:
             self.generation += 1
-            mode = self.chance.choice([None, None, None, CancelMode.GRACEFUL])
+            mode = self.chance.choice([None, None, None, CancelMode.GRACEFUL, CancelMode.COMPENSATE])
             suspended = self.chance.random() < 0.3
             run = new_run(self.any_run(), generation=self.generation, suspended=suspended, cancel_mode=mode)
             await runs.upsert(self.conn, run)
@@ -101,7 +106,22 @@ class Story:
         """Also of runs that were lost long ago."""
         if self.owned:
             name, run = self.chance.choice(self.owned)
-            await write(self.conn, run, ending=self.chance.choice(ENDINGS), worker_id=name)  # type: ignore[arg-type]
+            await write(self.conn, run, ending=self.chance.choice(ENDINGS), worker_id=name)
+
+    async def promise(self) -> None:
+        """Of a step that has succeeded already, half of the time."""
+        if self.owned:
+            name, run = self.chance.choice(self.owned)
+            index = self.chance.randrange(3)
+            claim = Claim(run.id, name, run.fence)
+            await undo.promise(self.conn, claim, index, "back", "[null]")
+            if self.chance.random() < 0.5:
+                await write(self.conn, run, finish(index, 1 + index), worker_id=name)
+
+    async def undo(self) -> None:
+        if self.owned:
+            name, run = self.chance.choice(self.owned)
+            await undo.begin(self.conn, Claim(run.id, name, run.fence), 99)
 
     async def die(self) -> None:
         if self.workers:
@@ -145,7 +165,7 @@ class Story:
 
 async def test_statements_change_status_only_as_the_table_says(conn: Connection) -> None:
     await conn.execute(TRIGGER)
-    story = Story(conn, random.Random(11))
+    story = Story(conn, random.Random(3))
     for _ in range(1600):
         await story.step()
 
@@ -153,6 +173,10 @@ async def test_statements_change_status_only_as_the_table_says(conn: Connection)
     made = {(RunStatus(each["old_status"]), RunStatus(each["new_status"])) for each in changes}
     # The story is long enough to tell all of it.
     assert made == {(before, after) for before, afters in RUN_TRANSITIONS.items() for after in afters}
+
+    changes = await conn.fetch("SELECT DISTINCT old_undo, new_undo FROM seen WHERE old_undo <> new_undo")
+    undone = {(Undo(each["old_undo"]), Undo(each["new_undo"])) for each in changes}
+    assert undone <= {(before, after) for before, afters in UNDO_TRANSITIONS.items() for after in afters}
 
     wrong = await conn.fetch(
         "SELECT * FROM seen WHERE new_fence < old_fence OR new_fence > old_fence + 1"

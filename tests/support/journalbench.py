@@ -11,7 +11,8 @@ from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite, WorkerRow
 from perdure.model.states import RunStatus, StepStatus
 from perdure.store import claims, workers
 from perdure.telemetry import names
-from perdure.worker.journal import Journal, Observer, RunJournal
+from perdure.worker.batch import Observer
+from perdure.worker.journal import Journal, RunJournal
 from perdure.worker.lease import LocalLease, lease_clock
 from perdure.worker.link import Connection, Link
 from perdure.worker.worker import new_metrics

@@ -19,14 +19,15 @@ from perdure.errors import OwnershipLost
 from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, OwnCall, PlainSend, Statuses
 from perdure.model.listing import Question
 from perdure.model.management import Verb
-from perdure.model.outcome import Ending
+from perdure.model.outcome import Ending, ErrorRecord
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.serialization import Serialization
-from perdure.model.states import CancelMode, StepStatus
+from perdure.model.states import CancelMode, StepStatus, Undo
 from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce
 from perdure.store.management import Done
+from perdure.store.undo import Part, Plan
 
 from tests.support.memoryworld import World, until_woken
 
@@ -49,6 +50,11 @@ class MemoryRun:
     rewinds: int = 0
     seed: str | None = None
     serialization: Serialization | None = None
+    undo: Undo | None = None
+    error: ErrorRecord | None = None
+    promises: dict[int, tuple[str, str]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    plan: Plan | None = None
     world: World = field(default_factory=World)
 
     def claim(self) -> ClaimedRun:
@@ -77,6 +83,7 @@ class MemoryRun:
             rewinds=self.rewinds,
             seed=self.seed,
             serialization=self.serialization,
+            undo=self.undo,
         )
 
     def write(self, write: StepWrite) -> None:
@@ -98,6 +105,26 @@ class MemoryRun:
             wake_at=None,
             wake_in=write.wake_in,
         )
+        if write.status is StepStatus.SUCCEEDED:
+            self.order.append(write.index)
+
+    def failed(self, error: ErrorRecord) -> None:
+        """The run has failed for good: what was promised is done in the next claim."""
+        self.error, self.undo = error, Undo.FAILED
+
+    def begin_undo(self) -> Plan:
+        """What is undone, the same at every claim."""
+        if self.plan is None:
+            parts = tuple(
+                Part(index, self.rows[index].name, self.rows[index].output or "null", *self.promises[index])
+                for index in reversed(self.order)
+                if index in self.promises
+            )
+            at = max(self.rows) + 1 if parts else None
+            reason = "" if self.undo is Undo.FAILED else "it is enough"
+            self.cancel_mode = None
+            self.plan = Plan(OwnedFlags(None, False, 0), at, self.error, reason, parts)
+        return self.plan
 
     def statuses(self) -> list[tuple[str, StepStatus]]:
         """Name and status of each row, by index."""
@@ -193,6 +220,17 @@ class MemoryLog:
         if self.run.fence != self.fence:
             raise OwnershipLost
         return self.run.world.manage(self.run, run_id, verb, write)
+
+    async def promise(self, index: int, name: str, text: str) -> OwnedFlags:
+        self.commit()
+        if self.run.cancel_mode is None:
+            self.run.promises[index] = (name, text)
+            self.run.undo = Undo.PROMISED
+        return OwnedFlags(self.run.cancel_mode, self.run.suspended, 0)
+
+    async def undo(self, seq: int) -> Plan:
+        self.commit()
+        return self.run.begin_undo()
 
     async def inspect(self, question: Question) -> Any:
         return self.run.world.inspect(question)

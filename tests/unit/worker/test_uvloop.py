@@ -6,7 +6,8 @@ import time
 import uvloop
 from perdure.model.rows import ClaimedRun, StepWrite
 from perdure.model.states import StepStatus
-from perdure.worker.journal import Journal, Observer
+from perdure.worker.batch import Observer
+from perdure.worker.journal import Journal
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
 from perdure.worker.worker import new_metrics

@@ -31,6 +31,7 @@ from perdure.engine.failures import describe
 from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall, PendingStep
+from perdure.engine.promises import Promise
 from perdure.engine.race import Race
 from perdure.engine.registry import Registry, StepDefinition
 from perdure.engine.select import PendingSelect, Selected
@@ -38,6 +39,7 @@ from perdure.engine.steps import Steps
 from perdure.engine.stop import Phase, Rank, Stop, aborted, merged, requested
 from perdure.engine.stored import Values
 from perdure.engine.transaction import Ledger
+from perdure.engine.undo import undo
 from perdure.engine.unwind import UNWIND_SECONDS, Unwinding, cancel
 from perdure.errors import (
     BodyStopped,
@@ -103,8 +105,11 @@ class Execution:
         self._body: asyncio.Task[Ending] | None = None
         self._done: asyncio.Future[Ending] | None = None
         self._unwinding: Unwinding | None = None
-        self._next_index = 0
+        self.next_index = 0
+        """The index that the next call takes."""
         self._late_calls = 0
+        self.promises: dict[int, Promise] = {}
+        """What undoes the calls that were built and not begun yet, by index."""
         self.unawaited: dict[int, str] = {}
         """Names of the calls that were built and not awaited yet, by index."""
         self.determinism = Determinism(self)
@@ -120,11 +125,6 @@ class Execution:
     def steps_in_progress(self) -> int:
         """Steps whose start is being written or whose body runs; a step that waits for its next attempt is none."""
         return len(self._steps.in_progress)
-
-    @property
-    def next_index(self) -> int:
-        """The index that the next call takes."""
-        return self._next_index
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -221,8 +221,8 @@ class Execution:
     ) -> PendingStep[Any]:
         """Build a step call at the next index. Raises `TypeError`, `EncodingFailed`, and then takes none."""
         text = definition.encode_call(args, kwargs, self.encoding)
-        call = self.place(scope, definition, args, kwargs, self._next_index, text)
-        self._next_index += 1
+        call = self.place(scope, definition, args, kwargs, self.next_index, text)
+        self.next_index += 1
         return call
 
     def place(
@@ -245,19 +245,19 @@ class Execution:
 
     def build(self, scope: Scope, kind: Kind[R]) -> DurableCall[R]:
         """Build a durable call that is no step at the next index. Raises `EncodingFailed`, and then takes none."""
-        call = call_of(scope, kind, self._next_index, input_of(kind, self.encoding))
+        call = call_of(scope, kind, self.next_index, input_of(kind, self.encoding))
         if self.encoding is not PLAIN and kind.holds:
             call.stored = self.encoding.begin(call.input, f"the arguments of {kind.name}")
         if self.stopping:
             self._late_calls += 1
-        self.unawaited[self._next_index] = kind.name
-        self._next_index += 1
+        self.unawaited[self.next_index] = kind.name
+        self.next_index += 1
         return call
 
     def select(self, scope: Scope, branches: Sequence[PendingCall[Any]], names: Sequence[str] | None) -> PendingSelect:
         """Build the race of these calls at the next index."""
-        index = self._next_index
-        self._next_index = index + 1
+        index = self.next_index
+        self.next_index = index + 1
         if self.stopping:
             self._late_calls += 1
         for branch in branches:
@@ -304,6 +304,8 @@ class Execution:
         run = self.claimed
         if self._stop is not None:
             return self._stop.ending
+        if run.undoes:
+            return undo(self, lambda: self._body)
         if run.cancel_mode is not None:
             return Cancelled("the run was cancelled")
         if run.deadline_in is not None and run.deadline_in <= 0:

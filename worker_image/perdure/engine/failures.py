@@ -14,6 +14,7 @@ from perdure.engine.codec import encode
 from perdure.engine.errordata import LOST, data_of, made, message_of, portable_data, storable
 from perdure.engine.errortypes import find, name_of, of
 from perdure.errors import (
+    CompensationFailed,
     EncodingFailed,
     MaxStepRetriesExceeded,
     PerdureError,
@@ -125,7 +126,7 @@ class Failures:
         brief = replace(error, step="", attempts=())
         if len(error.raised) > MAX_RAISED:
             brief = replace(brief, raised=LOST)
-        return Failures(self.count + 1, _bounded((*self.errors, brief), MAX_FAILURES_CHARS))
+        return Failures(self.count + 1, bounded((*self.errors, brief), MAX_FAILURES_CHARS))
 
     def to_json(self) -> str | None:
         """As stored; None when there is none."""
@@ -158,17 +159,20 @@ def _of_others(error: Portable) -> ErrorRecord:
 
 
 def _attempts(error: BaseException) -> tuple[ErrorRecord, ...]:
-    """The failures behind a step that was tried several times; not what stands behind those in turn."""
-    if not isinstance(error, MaxStepRetriesExceeded):
-        return ()
+    """The failures behind a step that was tried several times, or a run that could not be undone; not what stands
+    behind those in turn."""
     try:
-        return _bounded(tuple(map(_brief, error.errors)), MAX_ATTEMPTS_CHARS)
+        if isinstance(error, CompensationFailed):
+            behind = () if error.error is None else (error.error, *error.failures)
+        else:
+            behind = error.errors if isinstance(error, MaxStepRetriesExceeded) else ()
+        return bounded(tuple(map(_brief, behind)))
     except Exception:
         # Somebody has put something else there.
         return ()
 
 
-def _bounded(records: tuple[ErrorRecord, ...], most: int) -> tuple[ErrorRecord, ...]:
+def bounded(records: tuple[ErrorRecord, ...], most: int = MAX_ATTEMPTS_CHARS) -> tuple[ErrorRecord, ...]:
     """The first and as many of the latest as are kept."""
     kept = [*records[:1], *records[1:][1 - MAX_FAILURES :]]
     size = sum(len(record.message) + len(record.raised) for record in kept)
@@ -203,4 +207,7 @@ def _own(record: ErrorRecord) -> Exception | None:
     if isinstance(error, MaxStepRetriesExceeded):
         error.errors = tuple(map(_build, record.attempts))
         error.__dict__.setdefault("attempts", len(error.errors))
+    if isinstance(error, CompensationFailed):
+        error.error, *failures = tuple(map(_build, record.attempts)) or (None,)
+        error.failures = tuple(failures)
     return error

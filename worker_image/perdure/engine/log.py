@@ -18,6 +18,7 @@ from perdure.model.streams import StreamLook
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce
 from perdure.store.management import Done
+from perdure.store.undo import Plan
 
 
 class StepLog(Protocol):
@@ -108,6 +109,16 @@ class StepLog(Protocol):
         once if there is a step. Raises `OwnershipLost`, in a step `WorkflowConflict` or `NonExistentWorkflow`, when the
         run has another owner or is gone; what the verb is refused with; and what the database says.
         """
+        ...
+
+    async def promise(self, index: int, name: str, text: str) -> OwnedFlags:
+        """Write down that the step `name`, with these arguments, undoes the one at this index. Durable on return. A
+        cancel in the flags: nothing was written. Raises `OwnershipLost`, and what the database says."""
+        ...
+
+    async def undo(self, seq: int) -> Plan:
+        """Begin to undo what the run has done, or go on with it. Durable on return, and from then on always the same;
+        `seq` is the number of that write. Raises `OwnershipLost`, and what the database says."""
         ...
 
     async def inspect(self, question: Question) -> Any:

@@ -11,9 +11,10 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from perdure.engine.context import Scope, current_scope
+from perdure.engine.promises import promise
 from perdure.engine.transaction import run_plainly
 from perdure.errors import StepBuiltElsewhere
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.engine.execute import Execution
     from perdure.engine.registry import StepDefinition
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -170,6 +172,24 @@ class PendingStep(PendingCall[R]):
         self.definition = definition
         self.args = args
         self.kwargs = kwargs
+
+    def undo(
+        self, compensation: Callable[Concatenate[R, P], PendingStep[Any]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self:
+        """The same call; where its run fails for good, or is cancelled so that it compensates, and this step has
+        succeeded, the step `compensation` undoes it. That is given the result first, then these arguments.
+
+        Of several, the last that succeeded is undone first. What undoes a step is a step of the run like any other,
+        with the options of its registration: it is tried again, survives crashes, and has its own idempotency key. That
+        it will undo is durable before this step begins. Outside a run nothing is recorded, and nothing undone.
+
+        Raises `InvalidArgument` for what is no registered step, `InsideStep`, `TypeError` for arguments that do not
+        fit, `EncodingFailed`.
+        """
+        if self._used:
+            raise RuntimeError(f"the call of step {self.name} was awaited before: say what undoes it when it is built")
+        promise(self, self._scope, compensation, args, kwargs)
+        return self
 
     def _durably(self, execution: Execution) -> Coroutine[Any, Any, R]:
         return execution.perform(self)

@@ -200,6 +200,17 @@ class StepDefinition(Definition):
         """The recorded input of a call. Raises `TypeError` for a call that does not fit, `EncodingFailed`."""
         return encode(self.parameters.record(args, kwargs), self._what, encoding)
 
+    def arguments_to_undo(self, result: str, given: str) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of the call that undoes another step: its result, and what was given beside it, both as JSON.
+
+        Raises `DecodingFailed` that names the parameter.
+        """
+        first = self.parameters.names[0]
+        values = self.parameters.from_positions(from_json(given), f"{self.kind} {self.name}")
+        del values[first]
+        args, kwargs = self._decoded({**values, first: from_json(result)})
+        return args, kwargs
+
     def declared_as(self, name: str, options: StepOptions) -> StepDefinition:
         """The same function as a declared step: recorded under another name, with its own options."""
         twin = copy(self)

@@ -56,6 +56,11 @@ class Parameters:
         self._plain = range(required, len(lead) + 1) if plain else range(0)
 
     @property
+    def leads(self) -> bool:
+        """Whether the first of them is one that is given by position."""
+        return bool(self._slots) and _positional(self._slots[0])
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Parameters that have no default."""
         return tuple(slot.name for slot in self._slots if not _optional(slot))

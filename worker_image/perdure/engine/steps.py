@@ -23,6 +23,7 @@ from perdure.engine.failures import NONE, Failures, describe, is_outage, rebuild
 from perdure.engine.history import History
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall, PendingStep
+from perdure.engine.promises import keep_promise
 from perdure.engine.registry import StepOptions
 from perdure.engine.stored import marked
 from perdure.engine.transaction import Connection, commit_with_step
@@ -155,6 +156,8 @@ class Steps:
                 if self._run.encoding is not PLAIN and text is not None:
                     what = f"the arguments of step {call.name}"
                     text = await self._run.values.finish(call.stored, self._run.encoding, what)
+                if self._run.promises:
+                    await keep_promise(self._run, index)
                 self._seq = seq = self._seq + 1
                 start = StepWrite(
                     index,
@@ -166,7 +169,6 @@ class Steps:
                     None,
                     failures.count,
                     failures.to_json(),
-                    None,
                 )
                 start.fresh, fresh = fresh, False
                 if call.definition.transaction is not None:

@@ -48,6 +48,7 @@ from perdure.errors.replay import (
 from perdure.errors.runs import (
     AwaitedWorkflowCancelled,
     AwaitedWorkflowMaxRecoveryAttemptsExceeded,
+    CompensationFailed,
     MaxRecoveryAttemptsExceeded,
     WorkflowCancelled,
     WorkflowFailed,
@@ -91,6 +92,7 @@ __all__ = [
     "BootstrapFailed",
     "CancelRequested",
     "ClientClosed",
+    "CompensationFailed",
     "ConfigurationError",
     "ConflictingSchedule",
     "ConflictingWorkflow",

@@ -21,6 +21,21 @@ class WorkflowCancelled(PerdureError):
     code = "PRD-502"
 
 
+class CompensationFailed(PerdureError):
+    """The run has failed, or was cancelled so that it compensates, and not all of its steps could be undone.
+
+    `error` is what it had ended with: its own failure, or `WorkflowCancelled`. `failures` are those of the steps that
+    were to undo others, in the order in which they were tried.
+    """
+
+    code = "PRD-411"
+
+    def __init__(self, message: str, error: Exception | None = None, failures: tuple[Exception, ...] = ()) -> None:
+        super().__init__(message)
+        self.error = error
+        self.failures = failures
+
+
 class MaxRecoveryAttemptsExceeded(PerdureError):
     """The run was recovered too often without progress and was parked."""
 

@@ -176,6 +176,14 @@ Verb = Cancel | Resume | Rewind | Fork | Delete | Delay | SetAttributes
 
 
 @dataclass(frozen=True, slots=True)
+class Undone:
+    """Of a run whose steps were undone: the index of the step that says so, and of the first of those."""
+
+    at: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
 class Managed:
     """What became of one run. `id` is the new one of a fork. `ready`: it became claimable by this. `ended`: it ended by
     this, and nobody else tells of that."""
@@ -204,7 +212,7 @@ def attributes_of(changes: Mapping[str, Any]) -> SetAttributes:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a run stands whose row is locked. `name`: of its resource. `started`: a worker has had it. `reopen`: its last
-    attempt failed, and what failed is done again."""
+    attempt failed, and what failed is done again. `undone`: what it had done is undone, or was begun to be."""
 
     id: str
     namespace: str
@@ -216,6 +224,7 @@ class Standing:
     parent_id: str | None
     started: bool
     reopen: bool
+    undone: bool = False
 
 
 def resumes(run: Standing) -> bool:
@@ -228,6 +237,12 @@ def resumes(run: Standing) -> bool:
 def reopens(run: Standing) -> bool:
     """Whether the failed steps that ended its last attempt are done again."""
     return run.status is RunStatus.FAILED or run.reopen
+
+
+def keeps_undone(cut: int, undone: Undone) -> bool:
+    """Whether a cut at this index of a run whose steps were undone keeps some that are not done any more: it lies
+    behind the first of them, and before what undoes them."""
+    return undone.first < cut <= undone.at
 
 
 def may_be_delayed(run: Standing) -> bool:

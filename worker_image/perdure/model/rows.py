@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from perdure.model.serialization import Serialization
-from perdure.model.states import CancelMode, RunStatus, StepStatus, WorkerState
+from perdure.model.states import CancelMode, RunStatus, StepStatus, Undo, WorkerState
 
 DECLARED_WORKFLOW = "perdure.declared"
 """Registered name under which runs with declared steps are executed."""
@@ -118,10 +118,17 @@ class ClaimedRun:
     """The run that started this one."""
     rewinds: int = 0
     """How often it was rewound."""
+    undo: Undo | None = None
+    """Whether steps of it can be undone, or are."""
     seed: str | None = None
     """Of a fork: the id of the run that the first of its line was, which chance in its body goes by."""
     serialization: Serialization | None = None
     """How its values are written, where its start, or the workflow that started it, has said so."""
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it undoes its steps from here on, and does nothing else. Only its removal comes before that."""
+        return bool(self.undo) and self.cancel_mode in {None, CancelMode.COMPENSATE}
 
     @property
     def stem(self) -> str:
@@ -238,6 +245,12 @@ class RunView:
     error: str | None
     last_seq: int
     """Highest `seq` of a step written under the current fence, 0 if none."""
+    undo: Undo | None = None
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it undoes its steps, or is about to."""
+        return bool(self.undo) and not self.status.finished
 
     @property
     def revision(self) -> int:

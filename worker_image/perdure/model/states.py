@@ -79,11 +79,33 @@ class WorkerState(IntEnum):
 class CancelMode(StrEnum):
     """How a cancel ends a run, as stored in `workflows.cancel_mode`.
 
-    GRACEFUL lets a step in progress finish and be recorded; IMMEDIATE stops the body where it is.
+    GRACEFUL lets a step in progress finish and be recorded; IMMEDIATE stops the body where it is. COMPENSATE is as
+    GRACEFUL, and then the steps that can be undone are, the last one first.
     """
 
     GRACEFUL = "Graceful"
     IMMEDIATE = "Immediate"
+    COMPENSATE = "Compensate"
+
+
+class Undo(IntEnum):
+    """How far a run is with undoing its steps, as stored in `workflows.undo`; null: it has none that can be undone.
+
+    From REQUESTED on nothing but its removal keeps it from undoing what it has done.
+    """
+
+    PROMISED = 0
+    REQUESTED = 1
+    FAILED = 2
+    CANCELLED = 3
+
+
+UNDO_TRANSITIONS: dict[Undo, frozenset[Undo]] = {
+    Undo.PROMISED: frozenset({Undo.REQUESTED, Undo.FAILED}),
+    Undo.REQUESTED: frozenset({Undo.CANCELLED, Undo.PROMISED}),  # the last: the cancel was taken back
+    Undo.FAILED: frozenset({Undo.PROMISED}),  # it was rewound
+    Undo.CANCELLED: frozenset({Undo.PROMISED}),
+}
 
 
 class Phase(StrEnum):

@@ -60,9 +60,11 @@ class Reason(StrEnum):
     PENDING = "Pending"
     RUNNING = "Running"
     CANCELLING = "Cancelling"
+    COMPENSATING = "Compensating"
     PROGRESSING = "Progressing"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    COMPENSATION_FAILED = "CompensationFailed"
     CANCELLED = "Cancelled"
     MAX_RECOVERY_ATTEMPTS_EXCEEDED = "MaxRecoveryAttemptsExceeded"
 
@@ -95,9 +97,12 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.PENDING: "The run has not been claimed by a worker yet.",
     Reason.RUNNING: "A worker runs it.",
     Reason.CANCELLING: "A cancel was asked for; the run is on its way to its end.",
+    Reason.COMPENSATING: "The run has failed or is cancelled, and what it had done is undone; then it ends.",
     Reason.PROGRESSING: "The run goes on by itself.",
     Reason.SUCCEEDED: "The run returned.",
     Reason.FAILED: "The run raised; `.status.error` has the message.",
+    Reason.COMPENSATION_FAILED: "The run failed or was cancelled, and not all that it had done could be undone; "
+    "`.status.error` says what.",
     Reason.CANCELLED: "The run was cancelled, its Workflow was deleted, or its timeout passed.",
     Reason.MAX_RECOVERY_ATTEMPTS_EXCEEDED: "Its workers died too often without progress in between; it was parked.",
     Reason.WORKERS_READY: "All wanted worker pods are ready.",

@@ -10,9 +10,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from perdure.errors import CompensationFailed
 from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import RunView, StatusSource, StepCounts, WaitingFor
-from perdure.model.states import PHASE_OF, Phase, RunStatus
+from perdure.model.states import PHASE_OF, Phase, RunStatus, Undo
 from perdure.resources.acceptance import Rejected
 from perdure.resources.common import Metadata
 from perdure.resources.conditions import STALLING, Reason, WorkflowCondition
@@ -43,7 +44,7 @@ def project(source: StatusSource) -> dict[str, Any]:
     declared = Declared.read(run.definition)
     wait = what_it_waits_for(run, source.steps)
     error = None if run.error is None else read_error(run.error)
-    reason = _reason(run, wait)
+    reason = _reason(run, wait, error)
     message = _message(run, wait, error)
     total = declared.total if declared is not None else _recorded(source.counts) if run.status.finished else None
     status: dict[str, Any] = {
@@ -102,9 +103,12 @@ def phase_of(run: RunView) -> Phase:
     return PHASE_OF[run.status]
 
 
-def _reason(run: RunView, wait: WaitingFor | None) -> str:
+def _reason(run: RunView, wait: WaitingFor | None, error: ErrorRecord | None) -> str:
     if run.status.finished:
-        return END_REASON[run.status]
+        half = run.status == RunStatus.FAILED and error is not None and error.code == CompensationFailed.code
+        return Reason.COMPENSATION_FAILED if half else END_REASON[run.status]
+    if run.undoes:
+        return Reason.COMPENSATING
     if run.cancel_mode is not None:
         return Reason.CANCELLING
     if wait is not None:
@@ -113,6 +117,10 @@ def _reason(run: RunView, wait: WaitingFor | None) -> str:
 
 
 def _message(run: RunView, wait: WaitingFor | None, error: ErrorRecord | None) -> str | None:
+    if run.undoes:
+        why = run.cancel_reason if error is None or run.undo is not Undo.FAILED else error.message
+        held = f"; {wait.message}" if wait is not None and wait.message else ""
+        return shorten(f"compensating: {why}{held}", TEXT_MAX)
     if run.status == RunStatus.CANCELLED or (run.cancel_mode is not None and not run.status.finished):
         return shorten(run.cancel_reason or "a cancel was asked for", TEXT_MAX)
     if error is not None and run.status.finished:

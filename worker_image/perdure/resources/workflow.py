@@ -72,12 +72,19 @@ class Cancel(Model):
     """A request to end the run. Once set it stays; it may only be made stronger."""
 
     mode: Annotated[
-        Literal["Graceful", "Immediate"],
-        Kube(rule("self == oldSelf || oldSelf == 'Graceful'", CANCEL_STRONGER_MESSAGE, forbidden=True)),
+        Literal["Graceful", "Immediate", "Compensate"],
+        Kube(
+            rule(
+                "self == oldSelf || oldSelf == 'Graceful' && self == 'Immediate'",
+                CANCEL_STRONGER_MESSAGE,
+                forbidden=True,
+            )
+        ),
     ] = Field(
         default="Graceful",
         description="Graceful: a step in progress finishes and is recorded, then the run ends. Immediate: the step "
-        "in progress is stopped. Default Graceful.",
+        "in progress is stopped. Compensate: as Graceful, and what the run has done is undone where its code says how, "
+        "before it ends. Default Graceful.",
     )
 
 

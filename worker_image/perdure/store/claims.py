@@ -19,7 +19,7 @@ import asyncpg
 
 from perdure.model.rows import ClaimedRun, RecordedStep
 from perdure.model.serialization import from_number
-from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.model.states import CancelMode, RunStatus, StepStatus, Undo
 from perdure.store.statements import sql
 
 STEPS_WITH_CLAIM = 1000
@@ -239,6 +239,7 @@ def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun
         ready_seconds=row["ready_seconds"] or 0.0,
         parent_id=row["parent_id"],
         rewinds=row["rewinds"],
+        undo=None if row["undo"] is None else Undo(row["undo"]),
         seed=row["seed"],
         serialization=from_number(row["serialization"]),
     )

@@ -210,7 +210,8 @@ async def holder_for_child(
 
 
 async def rerun(connection: asyncpg.Connection[Any], run_id: str, token: int) -> tuple[str, str] | None:
-    """Make a run that has failed claimable again: its finished steps are kept, those that ended it run again.
+    """Make a run that has failed claimable again: its finished steps are kept, those that ended it run again. Of one
+    whose steps were undone, all are done again from the first of these on.
 
     Namespace and pool of the run, durable on return; None when it has not failed or this very start, which `token`
     stands for, has run it again before.
@@ -218,6 +219,11 @@ async def rerun(connection: asyncpg.Connection[Any], run_id: str, token: int) ->
     async with connection.transaction():
         if await connection.fetchval(sql("rerun_lock"), run_id, token) is None:
             return None
+        undone = await connection.fetchrow(sql("undo_first"), run_id)
+        if undone is not None:
+            # What is not done any more is done again.
+            await connection.fetchrow(sql("manage_rewind_streams"), run_id, undone["first"])
+            await connection.fetchrow(sql("manage_rewind"), run_id, undone["first"])
         await connection.execute(sql("sweep_retry_steps"), [run_id])
         row = await connection.fetchrow(sql("rerun"), run_id, token)
     return None if row is None else (row["namespace"], row["pool"])

@@ -38,8 +38,10 @@ from perdure.model.management import (
     Rewind,
     SetAttributes,
     Standing,
+    Undone,
     Verb,
     index_of,
+    keeps_undone,
     may_be_delayed,
     reopens,
     resumes,
@@ -159,6 +161,7 @@ def _standing(found: dict[str, asyncpg.Record], run_id: str) -> Standing:
         parent_id=row["parent_id"],
         started=row["started"],
         reopen=row["reopen"],
+        undone=row["undone"],
     )
 
 
@@ -166,7 +169,10 @@ async def _apply(connection: asyncpg.Connection[Any], found: Sequence[Standing],
     match verb:
         case Cancel(reason, mode, cascade):
             now = await runs.cancel_all(connection, [run.id for run in found], mode, reason, cascade=cascade)
-            return [_managed(run, now[run.id], ended=not run.status.finished) for run in found]
+            return [
+                _managed(run, now[run.id], ready=now[run.id] is RunStatus.ENQUEUED, ended=not run.status.finished)
+                for run in found
+            ]
         case Resume():
             return await _resume(connection, found)
         case Delete():
@@ -188,6 +194,9 @@ async def _resume(connection: asyncpg.Connection[Any], found: Sequence[Standing]
         again = [run.id for run in found if run.id in taken and reopens(run)]
         if again:
             await connection.fetch(sql("sweep_retry_steps"), again)
+        undone = [run.id for run in found if run.id in taken and run.undone]
+        if undone:
+            await connection.fetch(sql("undo_reopen"), undone)
         await connection.fetch(sql("manage_resume"), sorted(taken))
     return [
         _managed(run, RunStatus.ENQUEUED, ready=True) if run.id in taken else _managed(run, run.status) for run in found
@@ -213,6 +222,9 @@ async def _rewind(connection: asyncpg.Connection[Any], run: Standing, to: Cut) -
     if not run.status.finished:
         raise WorkflowNotRewindable(f"run {run.id} has not ended, it is {run.status.name}: cancel it first, or fork it")
     cut = await _cut(connection, run.id, to)
+    undone = await undone_of(connection, run.id) if run.undone else None
+    if undone is not None and keeps_undone(cut, undone):
+        raise WorkflowNotRewindable(f"run {run.id} cannot go on from {cut}: {_WAS_UNDONE.format(undone.first)}")
     await connection.fetchrow(sql("manage_rewind_streams"), run.id, cut)
     await connection.fetchrow(sql("manage_rewind"), run.id, cut)
     return _managed(run, RunStatus.ENQUEUED, ready=True)
@@ -220,6 +232,9 @@ async def _rewind(connection: asyncpg.Connection[Any], run: Standing, to: Cut) -
 
 async def _fork(connection: asyncpg.Connection[Any], run: Standing, verb: Fork) -> Managed:
     cut = await _cut(connection, run.id, verb.at)
+    undone = await undone_of(connection, run.id) if run.undone else None
+    if undone is not None and cut > undone.first:
+        raise InvalidArgument(f"run {run.id} cannot be forked at {cut}: {_WAS_UNDONE.format(undone.first)}")
     started = await _children(connection, run.id, cut, verb)
     made = await connection.fetchrow(
         sql("manage_fork"),
@@ -250,6 +265,15 @@ async def _children(connection: asyncpg.Connection[Any], run_id: str, cut: int, 
     if missing:
         raise InvalidArgument(f"{missing[0]} is no child that run {run_id} has started before index {cut}")
     return [json.dumps([each]) for each in old]
+
+
+_WAS_UNDONE = "what its step at index {0} and later ones had done was undone; an index up to {0} can be"
+
+
+async def undone_of(connection: asyncpg.Connection[Any], run_id: str) -> Undone | None:
+    """What was undone of a run, None if nothing was. Under its lock."""
+    row = await connection.fetchrow(sql("undo_first"), run_id)
+    return None if row is None else Undone(row["undo_at"], row["first"])
 
 
 async def _cut(connection: asyncpg.Connection[Any], run_id: str, cut: Cut) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from perdure.model.rows import RunView, StatusSource, StepCounts, StepView
-from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.model.states import CancelMode, RunStatus, StepStatus, Undo
 from perdure.store import waiting
 from perdure.store.statements import sql
 
@@ -87,6 +87,7 @@ def _run(row: asyncpg.Record) -> RunView:
         suspended=row["suspended"],
         cancel_mode=None if row["cancel_mode"] is None else CancelMode(row["cancel_mode"]),
         cancel_reason=row["cancel_reason"],
+        undo=None if row["undo"] is None else Undo(row["undo"]),
         generation=row["generation"],
         run_attempts=row["run_attempts"],
         recoveries=row["recoveries"],

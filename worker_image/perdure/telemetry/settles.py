@@ -30,6 +30,7 @@ class Settle(StrEnum):
     MISMATCHED = "mismatched"
     GIVEN_UP = "given up"
     CANCELLED = "cancelled"
+    UNDOING = "undoing"
     PARKED = "parked"
     WOKEN = "woken"
     RELEASED = "released"
@@ -44,6 +45,7 @@ TABLE: dict[Settle, tuple[int, str]] = {
     Settle.MISMATCHED: (logging.WARNING, "a run's replay does not match and is tried again"),
     Settle.GIVEN_UP: (logging.WARNING, "a run was given up: recovered too often without progress"),
     Settle.CANCELLED: (logging.INFO, "a run was cancelled"),
+    Settle.UNDOING: (logging.WARNING, "a run failed or was cancelled, and its steps are undone"),
     Settle.PARKED: (logging.DEBUG, "a run waits and gave its slot back"),
     Settle.WOKEN: (logging.DEBUG, "a run was woken before it waited"),
     Settle.RELEASED: (logging.INFO, "a run was given back"),

@@ -7,9 +7,9 @@ rows per statement. Entries of one run never stand in two statements at once; th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from perdure.model.calls import CallAnswer, OwnCall
 from perdure.model.outcome import Ending
@@ -29,6 +29,20 @@ class Settled:
 
     status: RunStatus | None
     flags: OwnedFlags
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who hears what the journal learns about one run. All are called on the worker's loop."""
+
+    lost: Callable[[], None]
+    """The fence has moved on. Called at most once."""
+    refused: Callable[[], None]
+    """The database refuses the run's data; `RunJournal.refused` says why. Called at most once."""
+    flags: Callable[[OwnedFlags], None]
+    """A cancel or suspend came back with a write."""
+    committed: Callable[[RunStatus | None], None] | None = None
+    """Something was committed; with the new status when it was the ending."""
 
 
 class Owner(Protocol):
@@ -180,6 +194,16 @@ def hold_back(batch: Mapping[K, Entry], pending: MutableMapping[K, Entry], room:
 def next_due(pending: Mapping[K, Entry]) -> float | None:
     """The earliest instant at which something is due, None when nothing is pending."""
     return min((entry.due for entry in pending.values()), default=None)
+
+
+def give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
+    """It will not be written: everybody who waits for it hears this error."""
+    waiters: list[asyncio.Future[Any]] = [*entry.starts, *(asked.answer for asked in entry.calls)]
+    if entry.settled is not None:
+        waiters.append(entry.settled)
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error())
 
 
 def halves(batch: Mapping[K, Entry]) -> tuple[dict[K, Entry], dict[K, Entry]]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from perdure.engine.failures import describe
 from perdure.errors import EncodingFailed, OwnershipLost
@@ -28,7 +28,7 @@ from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
 from perdure.model.streams import StreamLook
-from perdure.store import calls, clients, listing, looks, plain, streams
+from perdure.store import calls, clients, listing, looks, plain, streams, undo
 from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce, debounce
@@ -37,7 +37,7 @@ from perdure.store.management import Done
 from perdure.store.transaction import Claim
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
-from perdure.worker.batch import Asked, Entry, Settled, stops
+from perdure.worker.batch import Asked, Entry, Observer, Settled, give_up, stops
 from perdure.worker.lane import Lane
 from perdure.worker.lease import LocalLease
 from perdure.worker.link import Link
@@ -45,6 +45,8 @@ from perdure.worker.managing import Managing
 from perdure.worker.meters import Meters
 from perdure.worker.outbox import Outbox
 from perdure.worker.wakes import Wakes
+
+T = TypeVar("T")
 
 HOLD_SECONDS = 0.002
 """How long a finish waits for the next start to travel with: a body needs less between two steps."""
@@ -54,20 +56,6 @@ MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 MAX_PENDING_ROWS = 20_000
 """Rows waiting to be written before new steps are held back: several seconds of a healthy database."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """Who hears what the journal learns about one run. All are called on the worker's loop."""
-
-    lost: Callable[[], None]
-    """The fence has moved on. Called at most once."""
-    refused: Callable[[], None]
-    """The database refuses the run's data; `RunJournal.refused` says why. Called at most once."""
-    flags: Callable[[OwnedFlags], None]
-    """A cancel or suspend came back with a write."""
-    committed: Callable[[RunStatus | None], None] | None = None
-    """Something was committed; with the new status when it was the ending."""
 
 
 class RunJournal:
@@ -168,10 +156,7 @@ class RunJournal:
         """See `StepLog.plainly`."""
         if not self.admitted():
             raise OwnershipLost
-        done = await self._outside.ask(plain.send, Claim(self.run_id, self._journal.worker_id, self.fence), call)
-        if done is None:
-            self.not_owned([])
-            raise OwnershipLost
+        done = self._mine(await self._outside.ask(plain.send, self._claim, call))
         if done:
             self._outside.sent(call)
         return done
@@ -181,6 +166,24 @@ class RunJournal:
         assert self._journal.managing is not None, "this journal is alone"
         return await self._journal.managing.carry_out(self, run_id, verb, write)
 
+    async def promise(self, index: int, name: str, text: str) -> OwnedFlags:
+        """See `StepLog.promise`."""
+        return self._mine(await self._outside.ask(undo.promise, self._claim, index, name, text))
+
+    async def undo(self, seq: int) -> undo.Plan:
+        """See `StepLog.undo`."""
+        plan = self._mine(await self._outside.ask(undo.begin, self._claim, seq))
+        if self.observer.committed is not None:
+            self.observer.committed(None)
+        return plan
+
+    def _mine(self, answer: T | None) -> T:
+        """The answer of a statement of its own; None stands for another owner."""
+        if answer is None:
+            self.not_owned([])
+            raise OwnershipLost
+        return answer
+
     async def inspect(self, question: Question) -> Any:
         """See `StepLog.inspect`."""
         return await self._outside.ask(listing.answer, question)
@@ -188,6 +191,10 @@ class RunJournal:
     async def woken(self, seen: int) -> None:
         """See `StepLog.woken`."""
         await self._outside.woken(self.run_id, seen)
+
+    @property
+    def _claim(self) -> Claim:
+        return Claim(self.run_id, self._journal.worker_id, self.fence)
 
     @property
     def _outside(self) -> Wakes:
@@ -277,7 +284,7 @@ class RunJournal:
         """The fence moved on. These entries are dropped, later calls raise; the observer hears it once."""
         first, self.lost = not self.lost, True
         for entry in entries:
-            _give_up(entry, OwnershipLost)
+            give_up(entry, OwnershipLost)
         if first and tell:
             self.observer.lost()
 
@@ -293,7 +300,7 @@ class RunJournal:
         if entry.ending is not None:
             self._outbox.add_ending(self, Failed(self.refused), waiter=entry.settled)
             return
-        _give_up(entry, lambda: EncodingFailed(message))
+        give_up(entry, lambda: EncodingFailed(message))
         self.observer.refused()
 
     def _refuse(self) -> NoReturn:
@@ -305,15 +312,6 @@ class RunJournal:
         started = self._started_at.pop(write.index, None)
         seconds = None if started is None else time.monotonic() - started
         self._journal.meters.note(self.run.workflow, write.name, write.status, seconds)
-
-
-def _give_up(entry: Entry, error: Callable[[], BaseException]) -> None:
-    waiters: list[asyncio.Future[Any]] = [*entry.starts, *(asked.answer for asked in entry.calls)]
-    if entry.settled is not None:
-        waiters.append(entry.settled)
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_exception(error())
 
 
 class Journal:

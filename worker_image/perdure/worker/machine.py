@@ -91,6 +91,7 @@ Instruction = Start | GiveBack | Interrupt | ForceRelease
 class _Slot:
     key: RunKey
     stamp: int
+    undoes: bool = False
     ending: bool = False
     told: Stop | None = None
 
@@ -186,7 +187,7 @@ class Machine:
                 instructions += self._tell(slot, Stop.LOST)
         for key, run in zip(keys, runs, strict=True):
             self._unknown.pop(key, None)
-            self._held[key] = _Slot(key, self._stamp)
+            self._held[key] = _Slot(key, self._stamp, run.undoes)
             instructions.append(Start(run))
         return instructions
 
@@ -243,7 +244,9 @@ class Machine:
             return self._tell(slot, Stop.CANCEL_IMMEDIATE)
         if row.deadline_passed:
             return self._tell(slot, Stop.DEADLINE)
-        if row.cancel_mode is CancelMode.GRACEFUL:
+        if row.cancel_mode is CancelMode.COMPENSATE and slot.undoes:
+            return []  # that is what it is about
+        if row.cancel_mode is not None:
             return self._tell(slot, Stop.CANCEL_GRACEFUL)
         if row.suspended:
             return self._tell(slot, Stop.SUSPEND)

@@ -24,7 +24,8 @@ from perdure.telemetry import names, settles
 from perdure.telemetry.logs import get_logger
 from perdure.telemetry.prometheus import Metrics
 from perdure.telemetry.settles import Settle
-from perdure.worker.journal import Journal, Observer
+from perdure.worker.batch import Observer
+from perdure.worker.journal import Journal
 from perdure.worker.ledger import RunLedger
 from perdure.worker.link import Link
 from perdure.worker.machine import Machine, RunKey, Stop
@@ -226,7 +227,7 @@ class RunningRun:
     def _flags(self, flags: OwnedFlags) -> None:
         if flags.cancel_mode is CancelMode.IMMEDIATE:
             self._execution.interrupt(_signal(Stop.CANCEL_IMMEDIATE))
-        elif flags.cancel_mode is CancelMode.GRACEFUL:
+        elif flags.cancel_mode is not None:
             self._execution.interrupt(_signal(Stop.CANCEL_GRACEFUL))
         elif flags.suspended:
             self._execution.interrupt(_signal(Stop.SUSPEND))
@@ -251,6 +252,8 @@ def _settle_of(status: RunStatus, ending: Ending) -> Settle:
     """How the claim ended, from the status that the row has now and what was asked for."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
+    if status is RunStatus.ENQUEUED and isinstance(ending, Failed | Cancelled):
+        return Settle.UNDOING
     if status is RunStatus.DELAYED:
         return Settle.MISMATCHED if isinstance(ending, Mismatch) else Settle.RETRIED
     return Settle.WOKEN if isinstance(ending, Parked) else Settle.RELEASED

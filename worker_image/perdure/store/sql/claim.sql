@@ -10,7 +10,7 @@
 -- locks so many of each: no more rows are locked than are taken. With one range there is nothing to divide; of many
 -- partitions each is read only to twice its equal share, so that a claim reads about $7 rows, not $7 of each.
 -- A run whose deadline has passed is ended here as the sweep would end it: were it passed over, every claim would
--- read all such runs again until the sweep has come to them.
+-- read all such runs again until the sweep has come to them. One that undoes its steps has no deadline any more.
 -- Of a queue that has limits nothing is taken here: `claim_limited` does, which costs more. `refused` is true then, and
 -- when the worker is not live.
 -- A row for every range, without a run where none was taken of it, so that the caller knows which are used up.
@@ -44,12 +44,12 @@ WITH me AS MATERIALIZED (
              LIMIT $7::integer) head
      GROUP BY head.number
 ), pick AS MATERIALIZED (
-    SELECT g.number, p.id, p.waiting_since, coalesce(p.deadline_at <= clock_timestamp(), false) AS late
+    SELECT g.number, p.id, p.waiting_since, coalesce(p.deadline_at <= clock_timestamp() AND NOT p.undoing, false) AS late
       FROM me
      CROSS JOIN next
       JOIN given g ON g.number = next.number
      CROSS JOIN LATERAL (
-           SELECT w.id, w.waiting_since, w.deadline_at
+           SELECT w.id, w.waiting_since, w.deadline_at, coalesce(w.undo > 0, false) AS undoing
              FROM perdure.workflows w
             WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
               AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
@@ -81,13 +81,14 @@ WITH me AS MATERIALIZED (
      WHERE w.id = pick.id
     RETURNING pick.number, w.id, w.status, w.fence, w.namespace, w.name, w.workflow, w.run_attempts,
               w.max_run_attempts, w.recoveries, w.wake_seq, w.cancel_mode, w.suspended, w.priority, w.run_at,
-              w.parent_id, w.rewinds, w.seed, w.serialization,
-              extract(epoch FROM w.deadline_at - clock_timestamp())::float8 AS deadline_in,
+              w.parent_id, w.rewinds, w.seed, w.undo, w.serialization,
+              CASE WHEN w.undo > 0 THEN NULL
+                   ELSE extract(epoch FROM w.deadline_at - clock_timestamp())::float8 END AS deadline_in,
               extract(epoch FROM clock_timestamp() - pick.waiting_since)::float8 AS ready_seconds
 )
 SELECT g.number, taken.id, taken.status, taken.fence, taken.namespace, taken.name, taken.workflow, taken.run_attempts,
        taken.max_run_attempts, taken.recoveries, taken.wake_seq, taken.cancel_mode, taken.suspended, taken.priority,
-       taken.run_at, taken.parent_id, taken.rewinds, taken.seed,
+       taken.run_at, taken.parent_id, taken.rewinds, taken.seed, taken.undo,
        taken.serialization, taken.deadline_in,
        taken.ready_seconds, coalesce(p.input, '') AS input, p.definition,
        (SELECT count(*) FROM me) = 0 AS refused

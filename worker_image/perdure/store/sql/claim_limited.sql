@@ -52,12 +52,12 @@ WITH me AS MATERIALIZED (
              LIMIT (SELECT least($7::integer, min(room.room)) FROM room)) head
      GROUP BY head.number
 ), pick AS MATERIALIZED (
-    SELECT g.number, p.id, p.waiting_since, coalesce(p.deadline_at <= clock_timestamp(), false) AS late
+    SELECT g.number, p.id, p.waiting_since, coalesce(p.deadline_at <= clock_timestamp() AND NOT p.undoing, false) AS late
       FROM me
      CROSS JOIN next
       JOIN given g ON g.number = next.number
      CROSS JOIN LATERAL (
-           SELECT w.id, w.waiting_since, w.deadline_at
+           SELECT w.id, w.waiting_since, w.deadline_at, coalesce(w.undo > 0, false) AS undoing
              FROM perdure.workflows w
             WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
               AND w.namespace = $2::text AND w.pool = $3::text AND w.queue = $4::text
@@ -89,8 +89,9 @@ WITH me AS MATERIALIZED (
      WHERE w.id = pick.id
     RETURNING pick.number, w.id, w.status, w.fence, w.namespace, w.name, w.workflow, w.run_attempts,
               w.max_run_attempts, w.recoveries, w.wake_seq, w.cancel_mode, w.suspended, w.priority, w.run_at,
-              w.parent_id, w.rewinds, w.seed, w.serialization,
-              extract(epoch FROM w.deadline_at - clock_timestamp())::float8 AS deadline_in,
+              w.parent_id, w.rewinds, w.seed, w.undo, w.serialization,
+              CASE WHEN w.undo > 0 THEN NULL
+                   ELSE extract(epoch FROM w.deadline_at - clock_timestamp())::float8 END AS deadline_in,
               extract(epoch FROM clock_timestamp() - pick.waiting_since)::float8 AS ready_seconds
 ), paid AS (
     UPDATE perdure.queues q
@@ -101,7 +102,7 @@ WITH me AS MATERIALIZED (
 )
 SELECT g.number, taken.id, taken.status, taken.fence, taken.namespace, taken.name, taken.workflow, taken.run_attempts,
        taken.max_run_attempts, taken.recoveries, taken.wake_seq, taken.cancel_mode, taken.suspended, taken.priority,
-       taken.run_at, taken.parent_id, taken.rewinds, taken.seed,
+       taken.run_at, taken.parent_id, taken.rewinds, taken.seed, taken.undo,
        taken.serialization, taken.deadline_in,
        taken.ready_seconds, coalesce(p.input, '') AS input, p.definition,
        room.room, room.starts, room.again_in

@@ -13,7 +13,8 @@
 -- Columns come as one text each, since a driver looks at each element of an array by itself: values between unit
 -- separators, which neither names nor JSON hold, an empty one for null; numbers as an array's literal. A column may
 -- end early: the rest is null.
--- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released.
+-- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released. A run that has failed for good, or is
+-- cancelled, does not end yet if it has steps that are to be undone: it is claimable again, for that and nothing else.
 WITH own AS MATERIALIZED (
     SELECT sent.run::integer AS run, sent.seen, coalesce(w.fence = sent.fence, false) AS mine, w.*
       FROM (SELECT * FROM unnest(string_to_array($1::text, E'\x1f', ''), $2::text::bigint[], $3::text::bigint[])
@@ -21,7 +22,7 @@ WITH own AS MATERIALIZED (
              ORDER BY s.id COLLATE "C") sent
       LEFT JOIN LATERAL (
            SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
-                  w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries
+                  w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries, w.undo
              FROM perdure.workflows w
             -- The sum keeps the partial indexes over states away: a plan made while few rows run, and kept, would
             -- scan all that run now.
@@ -69,13 +70,15 @@ WITH own AS MATERIALIZED (
      WHERE t.status < 30 AND (t.fence, t.seq) < (excluded.fence, excluded.seq)
 ), ending AS MATERIALIZED (
     SELECT own.run, own.id, x.kind, x.output, x.error, x.waiting_for, x.reason, own.fence,
-           own.run_attempts + (x.kind = 'failed')::integer AS run_attempts,
+           own.run_attempts + (x.kind = 'failed' AND coalesce(own.undo, 0) < 2)::integer AS run_attempts,
            own.recoveries + (x.kind = 'mismatch')::integer AS recoveries,
            CASE x.kind
                WHEN 'succeeded' THEN 50
-               WHEN 'cancelled' THEN 70
-               WHEN 'failed' THEN CASE WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $32::integer)
-                                  THEN 20 ELSE 60 END
+               WHEN 'cancelled' THEN CASE WHEN own.undo = 1 THEN 10 ELSE 70 END
+               WHEN 'failed' THEN CASE WHEN own.undo >= 2 THEN 60
+                                       WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $32::integer) THEN 20
+                                       WHEN own.undo = 0 THEN 10
+                                       ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
                WHEN 'parked' THEN CASE WHEN (own.wake_seq = x.wake_seq OR x.wake_seq < 0) AND own.cancel_mode IS NULL
                                   THEN 40 ELSE 10 END
@@ -103,6 +106,8 @@ WITH own AS MATERIALIZED (
            run_attempts = e.run_attempts,
            recoveries = e.recoveries,
            reopen = e.kind = 'failed' AND e.status = 20,
+           undo = CASE WHEN e.kind = 'failed' AND e.status = 10 THEN 2 ELSE w.undo END,
+           suspended = w.suspended AND NOT (e.kind = 'failed' AND e.status = 10),
            cancel_reason = CASE WHEN e.status = 70 THEN coalesce(w.cancel_reason, e.reason) ELSE w.cancel_reason END,
            wake_at = CASE WHEN e.status IN (20, 40) THEN e.wake_at END,
            waiting_for = CASE WHEN e.status NOT IN (20, 40) THEN NULL

@@ -10,7 +10,7 @@ WITH own AS MATERIALIZED (
              ORDER BY s.id COLLATE "C") sent
       LEFT JOIN LATERAL (
            SELECT w.id, w.fence, w.cancel_mode, w.suspended, w.wake_seq,
-                  w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries
+                  w.run_attempts, w.max_run_attempts, w.recoveries, w.max_recoveries, w.undo
              FROM perdure.workflows w
             -- The sum keeps the partial indexes over states away: a plan made while few rows run, and kept, would
             -- scan all that run now.

@@ -4,7 +4,7 @@
 -- Locks: the runs' rows, sorted, FOR NO KEY UPDATE, none skipped: all of them or none is changed.
 -- Expected index: workflows_pkey. A run that does not come back does not exist.
 SELECT w.id, w.namespace, w.pool, w.name, w.status, w.fence, w.worker_id, w.cancel_mode, w.suspended, w.wake_seq,
-       w.deleted, w.parent_id, w.reopen, w.started_at IS NOT NULL AS started
+       w.deleted, w.parent_id, w.reopen, w.started_at IS NOT NULL AS started, w.undo_at IS NOT NULL AS undone
   FROM perdure.workflows w
  WHERE w.id = ANY($1::text[])
  ORDER BY w.id

@@ -2,7 +2,7 @@
 -- of are cleared, a cancel is taken back. From an owner that has not ended it, the run is taken away by the fence.
 -- Run by: resume, under the locks of manage_lock, after sweep_retry_steps. Locks: held since then.
 -- Expected index: workflows_pkey, workflows_children. Zero rows: there was nothing to take up.
--- A resource keeps its own word about `suspended`. The deadline is counted anew from the next claim.
+-- What it has begun to undo it goes on to undo. A resource keeps its own word about `suspended`. The deadline is counted anew from the next claim.
 WITH taken AS (
     UPDATE perdure.workflows w
        SET status = 10,
@@ -20,6 +20,7 @@ WITH taken AS (
            cancel_mode = NULL,
            cancel_reason = NULL,
            cancel_cause = NULL,
+           undo = CASE WHEN w.undo_at IS NOT NULL THEN w.undo WHEN w.undo IS NOT NULL THEN 0 END,
            cascades = EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50),
            parent_told = false,
            reopen = false,

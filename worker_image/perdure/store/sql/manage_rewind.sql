@@ -9,6 +9,8 @@
 WITH steps AS (
     DELETE FROM perdure.workflow_steps s
      WHERE s.workflow_id = $1::text AND (s.step_index >= $2::integer OR s.status = 45)
+), promised AS (
+    DELETE FROM perdure.undos u WHERE u.workflow_id = $1::text AND u.step_index >= $2::integer
 ), received AS (
     UPDATE perdure.messages m SET consumed_by = NULL WHERE m.workflow_id = $1::text AND m.consumed_by >= $2::integer
 ), undone AS MATERIALIZED (
@@ -34,7 +36,7 @@ WITH steps AS (
 ), child AS MATERIALIZED (
     SELECT c.id
       FROM perdure.workflows c
-     WHERE c.parent_id = $1::text AND c.parent_step >= $2::integer AND c.status < 50
+     WHERE c.parent_id = $1::text AND c.parent_step >= $2::integer AND c.status < 50 AND coalesce(c.undo, 0) = 0
      ORDER BY c.id
        FOR NO KEY UPDATE
 ), cancelled AS (
@@ -66,6 +68,8 @@ WITH steps AS (
            cancel_mode = NULL,
            cancel_reason = NULL,
            cancel_cause = NULL,
+           undo = CASE WHEN w.undo_at < $2::integer THEN w.undo WHEN w.undo IS NOT NULL THEN 0 END,
+           undo_at = CASE WHEN w.undo_at < $2::integer THEN w.undo_at END,
            cascades = EXISTS (SELECT FROM perdure.workflows c WHERE c.parent_id = w.id AND c.status < 50),
            parent_told = false,
            reopen = false,

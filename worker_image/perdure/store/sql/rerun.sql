@@ -15,6 +15,7 @@ UPDATE perdure.workflows w
        cancel_mode = NULL,
        cancel_reason = NULL,
        cancel_cause = NULL,
+       undo = CASE WHEN w.undo IS NOT NULL THEN 0 END,
        deduplication_id = NULL,
        start_token = $2::bigint,
        parent_told = false,

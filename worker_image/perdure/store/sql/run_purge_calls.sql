@@ -1,9 +1,9 @@
--- Purpose: remove messages, events, streams and waits of ended runs that are marked for removal, a bounded number
+-- Purpose: remove messages, events, streams, waits and promises to undo of ended runs that are marked for removal, a bounded number
 -- of each at a time. Run by: whoever removes runs, until it removes none. Nobody writes for an ended run any more, but for
 -- messages to it, which nobody will read.
 -- Locks: the removed rows. Expected index: workflows_gone, messages_key, events_pkey, events_history_pkey,
 -- event_waits_of, event_waits_pkey, run_waits_of, stream_values_pkey, streams_pkey, stream_waits_of,
--- stream_waits_pkey. One row: how many went. Waits of others for the end of such a run
+-- stream_waits_pkey, undos_pkey. One row: how many went. Waits of others for the end of such a run
 -- stay until they have been woken.
 WITH gone AS MATERIALIZED (
     SELECT w.id FROM perdure.workflows w
@@ -62,6 +62,13 @@ WITH gone AS MATERIALIZED (
                                   LIMIT $2::integer) t LIMIT $2::integer) old
      WHERE s.workflow_id = old.workflow_id AND s.key = old.key
     RETURNING s.key
+), promised AS (
+    DELETE FROM perdure.undos u
+     USING (SELECT t.workflow_id, t.step_index FROM gone
+             CROSS JOIN LATERAL (SELECT i.workflow_id, i.step_index FROM perdure.undos i WHERE i.workflow_id = gone.id
+                                  LIMIT $2::integer) t LIMIT $2::integer) old
+     WHERE u.workflow_id = old.workflow_id AND u.step_index = old.step_index
+    RETURNING u.step_index
 ), read AS (
     DELETE FROM perdure.stream_waits v
      USING (SELECT t.run_id, t.key, t.workflow_id, t.step_index FROM gone
@@ -75,4 +82,5 @@ WITH gone AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM sent) + (SELECT count(*) FROM set) + (SELECT count(*) FROM had)
        + (SELECT count(*) FROM waited) + (SELECT count(*) FROM listened) + (SELECT count(*) FROM streamed)
-       + (SELECT count(*) FROM stream) + (SELECT count(*) FROM read) AS removed
+       + (SELECT count(*) FROM stream) + (SELECT count(*) FROM read)
+       + (SELECT count(*) FROM promised) AS removed

@@ -4,7 +4,7 @@
 -- Run by: the worker's reporter for runs it holds, the operator for all others.
 -- Locks: none. Expected index: the primary keys. A run that does not come back does not exist.
 SELECT w.id, w.namespace, w.name, w.workflow, w.pool, w.queue, w.version, w.status, w.fence, w.edits, w.suspended,
-       w.cancel_mode, w.cancel_reason, w.generation, w.run_attempts, w.recoveries, w.max_recoveries, w.waiting_for,
+       w.cancel_mode, w.cancel_reason, w.undo, w.generation, w.run_attempts, w.recoveries, w.max_recoveries, w.waiting_for,
        w.waiting_since, w.wake_at, w.created_at, w.started_at, w.finished_at, k.pod AS worker_pod, p.definition,
        CASE WHEN octet_length(p.output) <= $4::integer THEN p.output END AS output,
        coalesce(octet_length(p.output), 0) AS output_bytes,

@@ -1,10 +1,11 @@
 -- Purpose: end runs whose deadline has passed: at once where nobody owns them, by a cancel where somebody does.
--- Run by: every worker's sweeper and the operator, bounded.
+-- Run by: every worker's sweeper and the operator, bounded. Not those that undo their steps, or are about to.
 -- Locks: the runs' rows, those of others skipped. Expected index: workflows_deadline. Zero rows: none is overdue.
 WITH late AS MATERIALIZED (
     SELECT w.id FROM perdure.workflows w
      WHERE w.deadline_at IS NOT NULL AND w.status < 50 AND w.deadline_at <= now()
        AND (w.status <> 30 OR w.cancel_mode IS DISTINCT FROM 'Immediate')
+       AND coalesce(w.undo, 0) = 0
      ORDER BY w.deadline_at LIMIT $1::integer
        FOR NO KEY UPDATE SKIP LOCKED
 )

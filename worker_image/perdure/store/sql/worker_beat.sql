@@ -10,5 +10,6 @@ WITH beat AS (
      WHERE k.id = $1::text AND k.state IN (10, 20)
     RETURNING k.id
 )
-SELECT w.id, w.fence, w.cancel_mode, w.suspended, coalesce(w.deadline_at <= clock_timestamp(), false) AS deadline_passed
+SELECT w.id, w.fence, w.cancel_mode, w.suspended,
+       coalesce(w.deadline_at <= clock_timestamp() AND coalesce(w.undo, 0) = 0, false) AS deadline_passed
   FROM beat LEFT JOIN perdure.workflows w ON w.worker_id = beat.id AND w.status = 30
