@@ -76,12 +76,13 @@ class Evidence:
 
 async def read(database: Database) -> Evidence:
     """All of it."""
+    # The workers' clock, which only goes forward, is this process' own; so is the database's time of day.
+    ahead = time.time() - time.monotonic()
     found = Evidence(
         runs={row["id"]: row for row in await database.rows("report")},
-        rerun=list(await database.rows("rerun")),
+        rerun=list(await database.rows("rerun", ahead)),
         zombies=list(await database.rows("zombies")),
-        # The workers' clock, which only goes forward, is this process' own; so is the database's time of day.
-        odd=list(await database.rows("odd", time.time() - time.monotonic())),
+        odd=list(await database.rows("odd", ahead)),
         not_once=list(await database.rows("not_once")),
         keys=list(await database.rows("keys")),
         key_uses=(await database.rows("key_uses"))[0]["times"],
