@@ -98,8 +98,8 @@ def entry(source: str | None = "a", policy: str = "pinned", given: object = None
     return {"source_hash": source, "version_policy": policy, "input": given}
 
 
-def document(**workflows: dict[str, Any]) -> dict[str, Any]:
-    return {"format": 1, "workflows": workflows}
+def document(steps: dict[str, Any] | None = None, **workflows: dict[str, Any]) -> dict[str, Any]:
+    return {"format": 1, "workflows": workflows, "steps": steps or {}}
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,30 @@ def test_each_difference_is_a_sentence_and_says_whether_runs_stay(
     assert any(each.stays for each in found) is stays
 
 
+def test_a_step_that_is_gone_or_takes_another_input_is_told_and_holds_nothing_up() -> None:
+    before = document({"a": {"input": 1}, "b": {"input": 1}, "c": {"input": 1}})
+    found = compare(before, document({"b": {"input": 2}, "c": {"input": 1}, "d": {"input": 1}}))
+    assert [str(each).split(":")[0] for each in found] == ["step a", "step b"]
+    assert ("is gone" in str(found[0]), "takes another input" in str(found[1])) == (True, True)
+    assert not any(each.stays for each in found)
+
+
 def test_without_differences_there_are_none(registry: Registry) -> None:
     found = manifest.document(registry, VersionPolicy.PINNED)
     assert compare(found, found) == []
 
 
 @pytest.mark.parametrize(
-    "given", [None, [], {}, {"format": 2, "workflows": {}}, {"format": 1}, {"format": 1, "workflows": {"w": 1}}]
+    "given",
+    [
+        None,
+        [],
+        {},
+        {"format": 2, "workflows": {}},
+        {"format": 1},
+        {"format": 1, "workflows": {"w": 1}},
+        {"format": 1, "workflows": {}},
+    ],
 )
 def test_what_is_no_manifest_of_this_format_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="manifest"):

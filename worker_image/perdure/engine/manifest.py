@@ -25,14 +25,15 @@ REFERENCE = "#/$defs/{model}"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is different in one workflow. `stays`: runs that are under way stay with the version that began them."""
+    """What is different in one workflow or step, which `name` says. `stays`: runs that are under way stay with the
+    version that began them."""
 
-    workflow: str
+    name: str
     sentence: str
     stays: bool = False
 
     def __str__(self) -> str:
-        return f"{self.workflow}: {self.sentence}"
+        return f"{self.name}: {self.sentence}"
 
 
 def versions(registry: Registry, default: VersionPolicy) -> tuple[WorkflowVersion, ...]:
@@ -89,21 +90,30 @@ def input_schema(definition: Definition) -> dict[str, Any]:
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
-    """What is different, by workflow. Raises `ConfigurationError` for what is no document of this format."""
-    old, new = _workflows(before), _workflows(now)
-    return [
-        difference for name in sorted({*old, *new}) for difference in _differences(name, old.get(name), new.get(name))
-    ]
+    """What is different, by workflow, then by step. Raises `ConfigurationError` for what is no document of this
+    format."""
+    old, new = _entries(before, "workflows"), _entries(now, "workflows")
+    found = [each for name in sorted({*old, *new}) for each in _differences(name, old.get(name), new.get(name))]
+    return [*found, *_of_steps(_entries(before, "steps"), _entries(now, "steps"))]
 
 
-def _workflows(given: Any) -> Mapping[str, Mapping[str, Any]]:
+def _entries(given: Any, what: str) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(given, Mapping) or given.get("format") != FORMAT:
         found = given.get("format") if isinstance(given, Mapping) else type(given).__name__
         raise ConfigurationError(f"this is no manifest of format {FORMAT}, but {found!r}: make one with this program")
-    workflows = given.get("workflows")
-    if not isinstance(workflows, Mapping) or not all(isinstance(each, Mapping) for each in workflows.values()):
-        raise ConfigurationError("the manifest has no workflows by name")
-    return workflows
+    entries = given.get(what)
+    if not isinstance(entries, Mapping) or not all(isinstance(each, Mapping) for each in entries.values()):
+        raise ConfigurationError(f"the manifest has no {what} by name")
+    return entries
+
+
+def _of_steps(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> Iterator[Difference]:
+    """Of steps what is recorded of them, and declared workflows that name them, meet."""
+    for name, before in sorted(old.items()):
+        if name not in new:
+            yield Difference(f"step {name}", "is gone; declared workflows that name it wait for a worker that has it")
+        elif new[name].get("input") != before.get("input"):
+            yield Difference(f"step {name}", "takes another input: what was recorded for it must fit, too")
 
 
 def _differences(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Iterator[Difference]:
