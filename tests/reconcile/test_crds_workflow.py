@@ -115,6 +115,16 @@ def test_a_cancel_cannot_be_taken_back_and_only_be_made_stronger(workflows: Obje
     refused(caught.value, "spec.cancel", "cannot be taken back")
 
 
+def test_a_cancel_that_compensates_is_one_from_the_beginning_and_stays_one(workflows: Objects) -> None:
+    asked = {mode: workflows.create({"workflow": "a"})["metadata"]["name"] for mode in ("Compensate", "Graceful")}
+    for mode, name in asked.items():
+        workflows.merge(name, {"spec": {"cancel": {"mode": mode}}})
+    for name, later in ((asked["Compensate"], "Immediate"), (asked["Graceful"], "Compensate")):
+        with pytest.raises(ApiError) as caught:
+            workflows.merge(name, {"spec": {"cancel": {"mode": later}}})
+        refused(caught.value, "spec.cancel.mode", "only be made stronger")
+
+
 @pytest.mark.parametrize("path", ["order/workflow.yaml", "declared/workflow.yaml", "order/workerpool.yaml"])
 def test_applying_the_same_file_twice_changes_nothing(
     definitions: RunningControlPlane, workflows: Objects, path: str

@@ -20,7 +20,7 @@ from perdure.model.calls import CallAnswer, EventValue, InboxLook, Outcomes, Own
 from perdure.model.listing import Question
 from perdure.model.management import Verb
 from perdure.model.outcome import Ending, ErrorRecord
-from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep, StepWrite
+from perdure.model.rows import UNDO, ClaimedRun, OwnedFlags, RecordedStep, StepWrite
 from perdure.model.serialization import Serialization
 from perdure.model.states import CancelMode, StepStatus, Undo
 from perdure.model.streams import StreamLook
@@ -112,6 +112,10 @@ class MemoryRun:
         """The run has failed for good: what was promised is done in the next claim."""
         self.error, self.undo = error, Undo.FAILED
 
+    def cancelled(self) -> None:
+        """Somebody wants it to be cancelled, and undone before."""
+        self.cancel_mode, self.undo = CancelMode.COMPENSATE, Undo.REQUESTED
+
     def begin_undo(self) -> Plan:
         """What is undone, the same at every claim."""
         if self.plan is None:
@@ -123,6 +127,8 @@ class MemoryRun:
             at = max(self.rows) + 1 if parts else None
             reason = "" if self.undo is Undo.FAILED else "it is enough"
             self.cancel_mode = None
+            if at is not None:
+                self.write(StepWrite(at, 0, UNDO, StepStatus.SUCCEEDED, '"why"', "[]"))
             self.plan = Plan(OwnedFlags(None, False, 0), at, self.error, reason, parts)
         return self.plan
 

@@ -33,6 +33,10 @@ def weigh(order: str) -> float:
     return 1.0
 
 
+@perdure.step
+async def give_back(charged: str, cents: int, *, why: str = "") -> None: ...
+
+
 @perdure.transaction
 async def move(connection: asyncpg.Connection, cents: int, *, to: str = "x") -> list[str]:
     return []
@@ -58,6 +62,11 @@ async def keys(pool: asyncpg.Pool) -> None:
 async def order(order_id: str) -> dict[str, int]:
     assert_type(charge(1), perdure.PendingStep[str])
     assert_type(await charge(1, currency="USD"), str)
+    assert_type(charge(1).undo(ship), perdure.PendingStep[str])
+    assert_type(await charge(1).undo(give_back, 5, why="late"), str)
+    charge(1).undo(count)  # type: ignore[arg-type]
+    charge(1).undo(ship, 5)  # type: ignore[call-arg]
+    charge(1).undo(give_back, "5")  # type: ignore[arg-type]
     assert_type(await count(["a"]), int)
     assert_type(await ship("x"), None)
     assert_type(await weigh("x"), float)

@@ -30,12 +30,12 @@ async def test_on_failure_the_last_that_succeeded_is_undone_first_and_the_run_fa
     ending = await shop.undone()
     assert shop.done == [("refund", 5, "no courier", "bank"), ("release", Hold(1, "shop"))]
     assert (failed(ending).error.type, failed(ending).error.message) == ("ValueError", "no courier")
-    assert shop.run.statuses()[4:] == [("refund", StepStatus.SUCCEEDED), ("release", StepStatus.SUCCEEDED)]
+    assert shop.run.statuses()[5:] == [("refund", StepStatus.SUCCEEDED), ("release", StepStatus.SUCCEEDED)]
 
 
 async def test_what_undoes_is_given_the_result_first_and_then_what_was_said(shop: Shop):
     await shop.undone()
-    assert [row.input for _, row in sorted(shop.run.rows.items())][4:] == [
+    assert [row.input for _, row in sorted(shop.run.rows.items())][5:] == [
         '[5,"no courier","bank"]',
         '[{"id":1,"of":"shop"}]',
     ]

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from perdure.model.outcome import ErrorRecord
 from perdure.model.rows import REVISION_SHIFT, WaitingFor
-from perdure.model.states import CancelMode, RunStatus, StepStatus
+from perdure.model.states import CancelMode, RunStatus, StepStatus, Undo
 from perdure.resources.acceptance import Rejected
 from perdure.resources.common import Metadata
 from perdure.resources.conditions import Reason, WaitKind
@@ -280,3 +281,25 @@ def test_a_refused_spec_has_ended_before_it_began() -> None:
     assert conditions(status) == {"Accepted": "False", "Finished": "True", "Succeeded": "False", "Stalled": "True"}
     assert status["conditions"][0]["message"] == "a -> b -> a"
     assert {each["observedGeneration"] for each in status["conditions"]} == {4}
+def test_a_run_that_undoes_its_steps_says_so_and_why() -> None:
+    text = ErrorRecord("ValueError", "no courier").to_json()
+    failing = project(source(run(undo=Undo.FAILED, error=text), step(0, StepStatus.RUNNING, name="refund")))
+    assert (failing["phase"], failing["reason"]) == ("Running", "Compensating")
+    assert failing["message"] == "compensating: no courier"
+    asked = run(RunStatus.ENQUEUED, undo=Undo.REQUESTED, cancel_mode=CancelMode.COMPENSATE, cancel_reason="enough")
+    assert project(source(asked))["message"].startswith("compensating: enough; ready to run")
+    retry = step(0, StepStatus.RETRYING, name="refund", attempts=2, wake_at=at(60))
+    held = project(source(run(undo=Undo.CANCELLED, cancel_reason="enough"), retry))
+    assert held["message"] == "compensating: enough; step refund failed 2 times and is tried again"
+    assert held["waitingFor"]["kind"] == "RetryBackoff"
+    for status in (failing, held):
+        WorkflowStatus.model_validate(status)
+
+
+def test_a_run_that_could_not_be_undone_has_a_reason_of_its_own() -> None:
+    text = ErrorRecord("perdure.errors.runs.CompensationFailed", "1 of 2", "PRD-411").to_json()
+    status = project(source(run(RunStatus.FAILED, undo=Undo.FAILED, error=text)))
+    assert (status["phase"], status["reason"], status["error"]["code"]) == ("Failed", "CompensationFailed", "PRD-411")
+    assert project(source(run(RunStatus.CANCELLED, undo=Undo.CANCELLED)))["reason"] == "Cancelled"
+
+

@@ -1,5 +1,6 @@
 """Slots, beats and stopping as values: each table line is one thing that may happen to a worker."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from perdure.model.rows import ClaimedRun, OwnedRun
-from perdure.model.states import CancelMode
+from perdure.model.states import CancelMode, Undo
 from perdure.worker.machine import (
     ForceRelease,
     GiveBack,
@@ -104,6 +105,7 @@ def test_a_run_whose_ending_is_being_written_may_be_gone() -> None:
     [
         (row("a", cancel=CancelMode.IMMEDIATE), Stop.CANCEL_IMMEDIATE),
         (row("a", cancel=CancelMode.GRACEFUL), Stop.CANCEL_GRACEFUL),
+        (row("a", cancel=CancelMode.COMPENSATE), Stop.CANCEL_GRACEFUL),
         (row("a", suspended=True), Stop.SUSPEND),
         (row("a", late=True), Stop.DEADLINE),
         (row("a", cancel=CancelMode.GRACEFUL, suspended=True), Stop.CANCEL_GRACEFUL),
@@ -113,6 +115,14 @@ def test_flags_of_the_row_stop_the_body_once(owned: OwnedRun, why: Stop) -> None
     machine = with_runs("a")
     assert beat(machine, owned) == [Interrupt(RunKey("a", 1), why)]
     assert beat(machine, owned) == []
+
+
+def test_a_run_that_undoes_its_steps_is_not_stopped_by_the_cancel_that_it_does_it_for() -> None:
+    machine = Machine(4)
+    machine.claim_sent(1)
+    machine.claim_answered([replace(claimed("a"), undo=Undo.REQUESTED, cancel_mode=CancelMode.COMPENSATE)])
+    assert beat(machine, row("a", cancel=CancelMode.COMPENSATE)) == []
+    assert beat(machine, row("a", cancel=CancelMode.IMMEDIATE)) == [Interrupt(RunKey("a", 1), Stop.CANCEL_IMMEDIATE)]
 
 
 def test_a_stronger_reason_is_told_again() -> None:

@@ -25,8 +25,10 @@ async def cancel(
     """Ask for the end of the run; its status afterwards. Durable on return.
 
     CANCELLED: it has ended. RUNNING: its worker ends it, after the step in progress (GRACEFUL) or at once (IMMEDIATE);
-    wait for it. Another final status: it had ended, nothing changed. `cascade`: the runs that it has started, and
-    theirs, are cancelled soon after; without it they go on. Raises `NonExistentWorkflow`.
+    wait for it. With COMPENSATE it ends as with GRACEFUL, and before that a worker undoes its steps that say how
+    (`step(...).undo`); ENQUEUED or WAITING: it is on its way to that. From then on no other cancel has an effect, and
+    the status says so. Another final status: it had ended, nothing changed. `cascade`: the runs that it has started,
+    and theirs, are cancelled so soon after; without it they go on. Raises `NonExistentWorkflow`.
     """
     [done] = await carry_out(self._database, self._watcher, [self.id], Cancel(reason, mode, cascade))
     return done.status

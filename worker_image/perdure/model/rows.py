@@ -15,6 +15,9 @@ from perdure.model.states import CancelMode, RunStatus, StepStatus, Undo, Worker
 DECLARED_WORKFLOW = "perdure.declared"
 """Registered name under which runs with declared steps are executed."""
 
+UNDO = "perdure.undo"
+"""Recorded name of the step that says what of a run is undone; behind it stand the steps that do it."""
+
 REVISION_SHIFT = 20
 """`revision` = fence * 2**20 + sequence: below 2**53 for 2**33 changes of owner, so every JSON client keeps it."""
 

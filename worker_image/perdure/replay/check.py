@@ -8,9 +8,10 @@ recorded, harms none and is a note: nobody replays a run that has ended.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from perdure.api import Workflow, registering
@@ -20,7 +21,7 @@ from perdure.engine.registry import Registry
 from perdure.errors import NotDeterministic, ReplayDiffers, UnexpectedStep
 from perdure.model.history import RunHistory
 from perdure.model.outcome import Ending, ErrorRecord, Failed, Mismatch, Released, Succeeded
-from perdure.model.rows import DECLARED_WORKFLOW
+from perdure.model.rows import DECLARED_WORKFLOW, UNDO, RecordedStep
 from perdure.model.states import RunStatus
 from perdure.replay.execution import Replay
 from perdure.replay.report import Difference, Report
@@ -44,6 +45,7 @@ async def replay(
     if workflow is not None:
         known = workflow.definition.registry or known
         history = replace(history, workflow=workflow.name)
+    history = replace(history, steps=_of_the_body(history.steps))
     if history.workflow == DECLARED_WORKFLOW and DECLARED_WORKFLOW not in known.workflows:
         register(known)
     with ThreadPoolExecutor(1) as threads:
@@ -57,6 +59,11 @@ async def replay(
     if strict and notes:
         return replace(report, difference=_called(run, Difference(ReplayDiffers.code, notes[0])))
     return replace(report, notes=notes)
+
+
+def _of_the_body(steps: Sequence[RecordedStep]) -> tuple[RecordedStep, ...]:
+    """Without what has undone them, in which a body has no part."""
+    return tuple(takewhile(lambda step: step.name != UNDO, steps))
 
 
 def _difference(run: Replay, ending: Ending) -> Difference | None:
