@@ -270,17 +270,6 @@ def test_a_cancel_on_its_way_is_the_reason_also_when_suspended() -> None:
     assert conditions(status)["Stalled"] == "False"
 
 
-# -- refused specs
-
-
-def test_a_refused_spec_has_ended_before_it_began() -> None:
-    metadata = Metadata(name="w", generation=4, created_at=datetime(2026, 11, 30, 12, tzinfo=UTC))
-    status = project_rejected(Rejected(Reason.CYCLE_IN_NEEDS, "a -> b -> a"), metadata)
-    WorkflowStatus.model_validate(status)
-    assert (status["phase"], status["reason"], status["revision"]) == ("Failed", "CycleInNeeds", 0)
-    assert conditions(status) == {"Accepted": "False", "Finished": "True", "Succeeded": "False", "Stalled": "True"}
-    assert status["conditions"][0]["message"] == "a -> b -> a"
-    assert {each["observedGeneration"] for each in status["conditions"]} == {4}
 def test_a_run_that_undoes_its_steps_says_so_and_why() -> None:
     text = ErrorRecord("ValueError", "no courier").to_json()
     failing = project(source(run(undo=Undo.FAILED, error=text), step(0, StepStatus.RUNNING, name="refund")))
@@ -303,3 +292,14 @@ def test_a_run_that_could_not_be_undone_has_a_reason_of_its_own() -> None:
     assert project(source(run(RunStatus.CANCELLED, undo=Undo.CANCELLED)))["reason"] == "Cancelled"
 
 
+# -- refused specs
+
+
+def test_a_refused_spec_has_ended_before_it_began() -> None:
+    metadata = Metadata(name="w", generation=4, created_at=datetime(2026, 11, 30, 12, tzinfo=UTC))
+    status = project_rejected(Rejected(Reason.CYCLE_IN_NEEDS, "a -> b -> a"), metadata)
+    WorkflowStatus.model_validate(status)
+    assert (status["phase"], status["reason"], status["revision"]) == ("Failed", "CycleInNeeds", 0)
+    assert conditions(status) == {"Accepted": "False", "Finished": "True", "Succeeded": "False", "Stalled": "True"}
+    assert status["conditions"][0]["message"] == "a -> b -> a"
+    assert {each["observedGeneration"] for each in status["conditions"]} == {4}
