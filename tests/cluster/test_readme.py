@@ -1,4 +1,4 @@
-"""The README's tour, command by command as it is written there, in a namespace of the installed release."""
+"""The README's tour and the end of the tutorial, command by command, in a namespace of the installed release."""
 
 import os
 import re
@@ -13,8 +13,14 @@ import pytest
 
 from tests.cluster.release import Release
 from tests.support.helm import ROOT
+from tests.support.mdblocks import blocks, marked
+from tests.support.terminal import Terminal
 
 SECONDS = 180.0
+LEFT_BEHIND = (
+    *("workflows/order-1001", "workflows/order-1002", "workflows/order-1003", "workerpools/orders"),
+    *("workflows/table-1", "workerpools/cafe", "configmaps/cafe-flows"),
+)
 BLOCK = re.compile(r"^<!-- test: (\w+) -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -39,7 +45,7 @@ def env(release: Release, tmp_path: Path) -> Iterator[dict[str, str]]:
     set_namespace = ["kubectl", "config", "set-context", "--current", f"--namespace={release.namespace}"]
     subprocess.run(set_namespace, env=found, check=True, capture_output=True)
     yield found
-    for kind in ("workflows/order-1001", "workflows/order-1002", "workflows/order-1003", "workerpools/orders"):
+    for kind in LEFT_BEHIND:
         subprocess.run(["kubectl", "delete", kind, "--ignore-not-found"], env=found, check=False, capture_output=True)
 
 
@@ -93,3 +99,30 @@ def test_a_mistake_is_refused_with_a_sentence(env: dict[str, str]) -> None:
     assert done.returncode != 0
     assert "needs names a step that is not in this list: see the needs of" in done.stderr
     assert "ship" in done.stderr
+
+
+def test_the_cluster_of_the_demo_is_found(env: dict[str, str], release: Release, tmp_path: Path) -> None:
+    """Where it is ours; of another one the reader has the kubeconfig already. The namespace is set in a copy."""
+    (block,) = marked("kubeconfig", "README.md")
+    (tell, _), (choose, _) = block.commands
+    if "KUBECONFIG" not in os.environ:
+        found = run(f"{tell} && echo $KUBECONFIG", {**env, "KUBECONFIG": ""})
+        assert Path(found.stdout.strip()).is_file(), found.stderr
+    done = run(f"{choose} && kubectl config view --minify -o jsonpath='{{..namespace}}'", env)
+    assert done.stdout.endswith("perdure-demo")
+
+
+def test_the_end_of_the_tutorial(env: dict[str, str], release: Release, tmp_path: Path) -> None:
+    """With the files that the reader has made on the way."""
+    folder = tmp_path / "cafe"
+    folder.mkdir()
+    terminal = Terminal(folder, env)
+    for file in [block for block in blocks(ROOT / "docs" / "tutorial.md") if block.kind == "file"]:
+        terminal.run(file)
+    pool = folder / "pool.yaml"
+    assert "perdure-worker:dev" in pool.read_text()
+    pool.write_text(pool.read_text().replace("perdure-worker:dev", release.worker_image))
+    (block,) = marked("tutorial", "docs/tutorial.md")
+    said = terminal.run(block)
+    assert "Ada has a cup of tea for 300 cents" in said
+    assert "brew" in said

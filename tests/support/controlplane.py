@@ -67,7 +67,7 @@ class RunningControlPlane:
         settings = Settings.from_environment()
         self._programs = build.CONTROL_PLANE if controllers else build.CONTROL_PLANE[:2]
         build.build(settings, self._programs)
-        self._kubectl = build.tool(settings, "kubectl")
+        self.program = build.tool(settings, "kubectl")
         _sweep_after_killed_sessions()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         api, etcd, peer, manager = _free_ports(4)
@@ -165,7 +165,7 @@ class RunningControlPlane:
     def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """kubectl as administrator; raises CalledProcessError, whose `stderr` is what a user would read."""
         done = subprocess.run(
-            [self._kubectl, f"--kubeconfig={self.kubeconfig}", *arguments],
+            [self.program, f"--kubeconfig={self.kubeconfig}", *arguments],
             input=stdin,
             capture_output=True,
             text=True,

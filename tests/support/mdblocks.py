@@ -27,6 +27,7 @@ SHOWN = frozenset({"mermaid", "text"})
 GUIDE = "tests/worker/test_howto.py::test_a_guide_says_what_happens"
 RUNBOOK = "tests/reconcile/test_pages.py::test_the_commands_of_runbooks_are_understood"
 SQL = "tests/worker/test_pages.py::test_sql_on_a_page_is_understood"
+MAKE = "tests/unit/docs/test_blocks.py::test_make_knows_what_pages_tell_to_make"
 MANIFEST = "tests/unit/docs/test_blocks.py::test_a_resource_on_a_page_is_accepted"
 DOCSTRING = "tests/worker/test_docstrings.py::test_an_example_in_a_docstring_works"
 
@@ -37,7 +38,6 @@ RUNNERS = {
     "from-python": "tests/worker/test_pages.py::test_the_readme_from_python",
     "install": "tests/worker/test_pages.py::test_the_tutorial_is_installed",
     "kubeconfig": "tests/cluster/test_readme.py::test_the_cluster_of_the_demo_is_found",
-    "make": "tests/unit/docs/test_blocks.py::test_make_knows_what_pages_tell_to_make",
     "refused": "tests/cluster/test_readme.py::test_a_mistake_is_refused_with_a_sentence",
     "role-settings": "tests/worker/test_pages.py::test_the_settings_of_a_role_are_printed_and_taken",
     "testing": "tests/worker/test_testing_plugin.py::test_the_guide_to_testing_passes",
@@ -110,6 +110,12 @@ def is_guide(page: Path) -> bool:
     return page.parent == ROOT / "docs" / "how-to" or page == ROOT / "docs" / "tutorial.md"
 
 
+def is_make(block: Block) -> bool:
+    """A block that has nothing but commands of the Makefile, each of which a person starts by hand."""
+    lines = [command for command, _ in block.commands] if block.language == "console" else block.text.splitlines()
+    return block.language in ("console", "sh") and all(line.startswith("make ") for line in lines)
+
+
 def guides() -> list[Path]:
     """Pages that have something to run from top to bottom."""
     return [page for page in pages() if is_guide(page) and any(runner_of(each) == GUIDE for each in blocks(page))]
@@ -121,6 +127,8 @@ def runner_of(block: Block) -> str | None:
         return RUNNERS.get(block.name)
     if block.language in SHOWN:
         return ""
+    if is_make(block):
+        return MAKE
     if block.language == "yaml" and not block.kind:
         return MANIFEST
     if is_guide(block.page) and (block.kind == "file" or block.language in ("python", "console", "sh")):

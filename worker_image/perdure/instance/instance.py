@@ -62,7 +62,8 @@ class Instance(Client):
     app = perdure.Instance("postgresql://…")
 
     @app.workflow
-    async def greet(name: str) -> str: ...
+    async def greet(name: str) -> str:
+        return f"hello {name}"
 
     async with app:
         handle = await greet.start("Ada")

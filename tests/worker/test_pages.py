@@ -1,0 +1,93 @@
+"""What pages outside of the guides tell to do on a machine with Python and a Postgres."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import perdure
+import pytest
+
+from examples.order import flows
+from tests.support.mdblocks import ROOT, SQL, blocks, marked, pages, runner_of
+from tests.support.terminal import Terminal
+from tests.support.workerproc import working
+
+SETTINGS_OF_A_ROLE = (
+    "SELECT unnest(setconfig) FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole WHERE rolname = $1"
+)
+
+
+async def test_the_readme_from_python(db: str) -> None:
+    """Beside a worker that has the example."""
+    (block,) = marked("from-python", "README.md")
+    names: dict[str, Any] = {
+        "perdure": perdure,
+        "process_order": flows.process_order,
+        "items": [flows.Item(sku="tea", quantity=2)],
+    }
+    code = compile(block.text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    async with working(db, namespace="default"):
+        await eval(code, names)
+    assert names["receipt"].paid == 4200
+
+
+def test_the_readme_without_a_cluster(tmp_path: Path) -> None:
+    """In a copy of the example whose steps take no time."""
+    (block,) = marked("dev", "README.md")
+    shutil.copytree(ROOT / "examples" / "order", tmp_path / "examples" / "order")
+    workflow = tmp_path / "examples" / "order" / "workflow.yaml"
+    slow = workflow.read_text()
+    workflow.write_text(slow.replace("pace_seconds: 2", "pace_seconds: 0.3"))
+    assert workflow.read_text() != slow
+    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
+    (tmp_path / "Makefile").write_text("venv:\n\t@true\n")
+    said = Terminal(tmp_path, {}).run(block)
+    assert said.count("  phase: Succeeded") >= 2
+
+
+def test_the_tutorial_is_installed(tmp_path: Path) -> None:
+    """From a copy of the clone, without the network: all but the project itself is what the tests have."""
+    (block,) = marked("install", "docs/tutorial.md")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (
+            name.startswith(("worker_image/", "operator/", "pyproject", "README", "LICENSE"))
+            and (ROOT / name).is_file()
+        ):
+            (tmp_path / "perdure" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "perdure" / name)
+    theirs = Path(asyncpg.__file__).parents[1]
+    # For pip this 0 says that there is none.
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": str(theirs)}
+    commands = "\n".join(command for command, _ in block.commands)
+    check = "python -c 'import perdure; print(perdure.__file__)'; perdure version; pip show perdure"
+    done = Terminal(tmp_path, offline).ask(f"{commands}\n{check}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert str(tmp_path / "cafe" / "venv") in done.stdout
+    assert f"perdure {perdure.__version__}" in done.stdout
+
+
+async def test_the_settings_of_a_role_are_printed_and_taken(db: str, conn: "asyncpg.Connection[Any]") -> None:
+    (block,) = marked("role-settings", "docs/how-to/poolers.md")
+    terminal = Terminal(Path.cwd(), {"PERDURE_DATABASE_URL": db, "DIRECT_URL": db})
+    role, database = await conn.fetchrow("SELECT current_user, current_database()")
+    try:
+        terminal.run(block)
+        assert any("statement_timeout" in row[0] for row in await conn.fetch(SETTINGS_OF_A_ROLE, role))
+        again = terminal.ask("perdure migrate --role-settings")
+        assert "nothing to do" in again.stdout
+    finally:
+        await conn.execute(f"ALTER ROLE {role} RESET ALL")
+        await conn.execute(f"ALTER ROLE {role} IN DATABASE {database} RESET ALL")
+
+
+SQL_BLOCKS = [block for page in pages() for block in blocks(page) if runner_of(block) == SQL]
+
+
+@pytest.mark.parametrize("block", SQL_BLOCKS, ids=lambda block: block.place)
+async def test_sql_on_a_page_is_understood(conn: "asyncpg.Connection[Any]", block: Any) -> None:
+    await conn.execute(block.text)
