@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import perdure
 import pytest
-from perdure.errors import InvalidArgument, NotLaunched, UnexpectedStep, WorkflowCancelled
+from perdure.errors import InvalidArgument, UnexpectedStep
 from perdure.model.states import RunStatus, StepStatus
-from perdure.testing import Environment, TimeStands
+from perdure.testing import Environment
 
 from tests.support.pgwait import eventually
 from tests.worker import kitflows as flows
@@ -52,123 +52,6 @@ async def test_skipping_wakes_whatever_is_due_on_the_way_and_nothing_else(env: E
     assert env.skipped == 4.5 * DAY
 
 
-async def test_skipping_until_idle_ends_what_only_waits_for_time(env: Environment) -> None:
-    sleeping, listening = await flows.parent.start(), await flows.listener.start()
-    assert 3 * DAY - timedelta(minutes=1) < await env.skip_until_idle() <= 3 * DAY
-    assert await sleeping.status() is RunStatus.SUCCEEDED
-    assert await listening.status() is RunStatus.WAITING
-
-
-async def test_runs_wake_in_the_order_of_their_times(env: Environment) -> None:
-    for days in (3.0, 1.0, 2.0):
-        await flows.sleeper.start(days)
-    await env.skip(5 * DAY)
-    assert flows.done == ["slept 1.0", "slept 2.0", "slept 3.0"]
-
-
-async def test_no_time_passes_while_nobody_waits_for_a_result(env: Environment) -> None:
-    handle = await flows.sleeper.start(1.0)
-    await env.settle()
-    assert (await handle.outside.details()).status is RunStatus.WAITING
-    assert env.skipped == timedelta()
-
-
-async def test_no_time_passes_by_itself_where_a_test_does_not_want_it(db: str) -> None:
-    async with Environment(db, registry=flows.registry, auto_skip=False) as env:
-        handle = await flows.sleeper.start(1.0)
-        with pytest.raises(perdure.WaitTimeout):
-            await handle.outside.result(timeout=0.3)
-        await env.skip(DAY)
-        assert await handle.result() == "slept 1.0"
-
-
-async def test_a_deadline_passes_as_any_time(env: Environment) -> None:
-    handle = await flows.limited.start()
-    await env.skip(timedelta(minutes=59))
-    assert await handle.status() is RunStatus.WAITING
-    await env.skip(timedelta(minutes=2))
-    assert await handle.status() is RunStatus.CANCELLED
-    with pytest.raises(WorkflowCancelled, match="deadline"):
-        await handle.result()
-
-
-async def test_a_receive_gives_up_when_its_time_has_passed(env: Environment) -> None:
-    handle = await flows.listener.start(3600.0)
-    await env.skip(timedelta(minutes=59))
-    await env.send(handle.id, "in time")
-    assert await handle.result() == "in time"
-    assert await flows.listener.run(3600.0) is None
-
-
-async def test_a_wait_for_an_event_or_a_stream_has_time_pass_up_to_it_and_no_further(env: Environment) -> None:
-    handle = await flows.publisher.start()
-    assert await env.get_event(handle.id, "progress") == "half"
-    assert [await anext(env.read_stream(handle.id, "lines"))] == ["one"]
-    await env.settle()
-    assert DAY - timedelta(minutes=1) < env.skipped <= DAY
-    assert await handle.status() is RunStatus.WAITING
-
-
-async def test_a_run_that_time_ends_is_waited_for_no_longer_than_to_its_end(env: Environment) -> None:
-    """Its end comes by a sweep, of which nobody tells the client."""
-    limited, other = await flows.limited.start(), await flows.month.start()
-    with pytest.raises(WorkflowCancelled):
-        await limited.result()
-    assert env.skipped <= timedelta(hours=1)
-    assert await other.status() is RunStatus.WAITING
-
-
-async def test_a_wait_beside_a_step_is_skipped_when_that_has_ended(env: Environment) -> None:
-    assert await flows.beside.run() == ("left", None, "right")
-    assert env.skipped > DAY - timedelta(minutes=1)
-    assert sorted(flows.done) == ["left", "right"]
-
-
-async def test_a_delayed_start_and_a_run_that_is_tried_again_wait_for_skipped_time(env: Environment) -> None:
-    handle = await flows.broken.options(delay=DAY).start()
-    await env.settle()
-    assert flows.done == []
-    with pytest.raises(ValueError, match="broken"):
-        await handle.result()
-    assert flows.done == ["tried"], "the second attempt replays the step"
-    assert env.skipped > DAY
-
-
-async def test_the_time_of_workflows_and_steps_is_the_skipped_one(env: Environment) -> None:
-    started = datetime.now(UTC)
-    in_body, in_step = await flows.clocks.run()
-    for instant in (in_body, in_step, env.now()):
-        assert timedelta(0) <= instant - started - 10 * DAY < timedelta(minutes=1)
-
-
-async def test_schedules_tick_at_their_own_instants_in_skipped_time(env: Environment) -> None:
-    await env.schedules.apply([perdure.Schedule("daily", "30 9 * * *", flows.tick.prepare())])
-    start = env.now()
-    await env.skip(3 * DAY)
-    first = start.replace(hour=9, minute=30, second=0, microsecond=0)
-    first += DAY * (first <= start)
-    assert flows.done == [(first + day * DAY).isoformat() for day in range(3)]
-
-
-async def test_a_schedule_that_comes_after_a_skip_does_not_tick_for_the_time_before(env: Environment) -> None:
-    await env.skip(10 * DAY)
-    await env.schedules.apply([perdure.Schedule("hourly", "0 * * * *", flows.tick.prepare())])
-    await env.settle()
-    assert flows.done == []
-    await env.skip(timedelta(hours=2))
-    assert len(flows.done) == 2
-    assert all(datetime.fromisoformat(each) > env.now() - timedelta(hours=3) for each in flows.done)
-
-
-async def test_a_rate_lets_runs_begin_as_skipped_time_passes(env: Environment) -> None:
-    await env.queues.apply("default", rate=perdure.RateLimit(1, timedelta(hours=1)))
-    handles = [await flows.three.start() for _ in range(3)]
-    await env.skip(timedelta(minutes=30))
-    assert flows.done == ["one", "two", "three"]
-    await env.skip(timedelta(hours=2))
-    assert [await handle.status() for handle in handles] == [RunStatus.SUCCEEDED] * 3
-
-
 async def test_every_instant_that_counts_is_moved(env: Environment, conn: Any) -> None:
     """Of a new table somebody has to say here whether its instants are times of runs."""
     from perdure.testing.statements import shifts
@@ -197,40 +80,6 @@ async def test_every_instant_that_counts_is_moved(env: Environment, conn: Any) -
     }
     assert moved | stay == there | stay
     assert not moved & stay
-
-
-async def test_time_that_cannot_pass_says_who_is_at_work(db: str) -> None:
-    async with Environment(db, registry=flows.registry, patience=0.3) as env:
-        handle = await flows.stuck.start()
-        with pytest.raises(TimeStands, match=rf"still is something to do: {handle.id} \(kit\.stuck\)"):
-            await env.skip(DAY)
-        await handle.outside.cancel(mode=perdure.CancelMode.IMMEDIATE)
-        await env.settle()
-
-
-async def test_waiting_for_what_no_time_brings_fails_and_says_what_it_waits_for(db: str) -> None:
-    async with Environment(db, registry=flows.registry, patience=0.3):
-        handle = await flows.listener.start()
-        with pytest.raises(TimeStands, match=r"kit\.listener\): it waits for a message"):
-            await handle.result()
-
-
-async def test_more_time_than_is_allowed_is_not_skipped(env: Environment) -> None:
-    await flows.sleeper.start(20.0)
-    with pytest.raises(TimeStands, match="still wait for a time after 10 days"):
-        await env.skip_until_idle(10 * DAY)
-
-
-async def test_time_does_not_go_back(env: Environment) -> None:
-    with pytest.raises(InvalidArgument, match="time does not go back"):
-        await env.skip(-1)
-
-
-async def test_outside_of_its_life_an_environment_has_no_time(db: str) -> None:
-    env = Environment(db, registry=flows.registry)
-    with pytest.raises(NotLaunched, match="is not launched yet"):
-        await env.skip(1)
-    await env.shutdown()
 
 
 # -- failures

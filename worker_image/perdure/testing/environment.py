@@ -29,7 +29,7 @@ from perdure.store.pool import connect
 from perdure.testing.execution import CRASHED, WatchedExecution
 from perdure.testing.faults import At, Fault, Faults, Named, Place, name_of
 from perdure.testing.history import History, history_of
-from perdure.testing.time import PAUSE, Look, Scope, Time, TimeStands
+from perdure.testing.time import MOST_HOPS, PAUSE, Look, Scope, Time, TimeStands
 from perdure.worker.worker import Worker
 
 PATIENCE = 10.0
@@ -50,6 +50,30 @@ CENTURY = timedelta(days=36_500)
 
 def _stay(code: int) -> None:
     """The process of a test does not end because its worker is lost."""
+
+
+class Waited:
+    """One wait of a test, over which time passes."""
+
+    def __init__(self) -> None:
+        self.hops = 0
+        """Looks at which nothing was left to do."""
+        self._since: float | None = None
+        self._now = 0.0
+
+    def look(self, look: Look, now: float) -> None:
+        """Nothing is left to do at `now`, and this is how things stand."""
+        self.hops += 1
+        self._now = now
+        # Schedules tick for ever: what they start may be what is waited for, and mostly is not.
+        if look.runs_in is not None:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+
+    def in_vain(self, patience: float) -> bool:
+        """Whether nothing will come of it."""
+        return self.hops > MOST_HOPS or (self._since is not None and self._now - self._since > patience)
 
 
 class Environment(Instance):
@@ -105,6 +129,7 @@ class Environment(Instance):
         self.faults = Faults()
         self._time: Time | None = None
         self._chores: set[asyncio.Task[None]] = set()
+        self._trouble: BaseException | None = None
 
     # -- its life
 
@@ -121,7 +146,7 @@ class Environment(Instance):
         return self
 
     async def shutdown(self) -> None:
-        """See `Instance.shutdown`."""
+        """See `Instance.shutdown`. Raises what has gone wrong with the time, if anything did."""
         chores = tuple(self._chores)
         for chore in chores:
             chore.cancel()
@@ -132,6 +157,8 @@ class Environment(Instance):
             if self._time is not None:
                 self._time = None
                 await self._closing()
+        if self._trouble is not None:
+            raise self._trouble
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -275,7 +302,12 @@ class Environment(Instance):
     def _chore(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        task.add_done_callback(self._over)
+
+    def _over(self, chore: asyncio.Task[None]) -> None:
+        self._chores.discard(chore)
+        if not chore.cancelled():
+            self._trouble = chore.exception() or self._trouble
 
     async def _taken_over(self, worker: Worker, before: str | None) -> None:
         while worker.id == before:  # noqa: ASYNC110 - the worker registers by itself
@@ -284,23 +316,28 @@ class Environment(Instance):
 
     async def _pass_the_time(self, time: Time) -> None:
         """While somebody waits."""
-        loop = asyncio.get_running_loop()
-        idle_since: float | None = None
+        waited = Waited()
         while True:
             await asyncio.sleep(PAUSE)
-            if not self.auto_skip or not self._waited_for():
-                idle_since = None
+            if not self.auto_skip or not self._waited_for() or time.passing.locked():
+                waited = Waited()
                 continue
-            look = await time.rested()
-            if look is None or await self._hears_news(time):
-                idle_since = None
-            elif look.until() is not None:
-                idle_since = None
-                await time.hop(look)
-            elif idle_since is None:
-                idle_since = loop.time()
-            elif loop.time() - idle_since > self.patience:
-                self._give_up(look)
+            try:
+                async with time.passing:
+                    await self._pass_some(time, waited)
+            except Exception as error:
+                self._fail_waits(error)
+                raise
+
+    async def _pass_some(self, time: Time, waited: Waited) -> None:
+        look = await time.rested()
+        if look is None or await self._hears_news(time):
+            return
+        waited.look(look, asyncio.get_running_loop().time())
+        if waited.in_vain(self.patience):
+            sentence = f"nothing has ended in {waited.hops} instants, and nothing is left that time would bring"
+            self._fail_waits(TimeStands(f"{sentence}; what waits: {'; '.join(look.waits) or 'nothing'}"))
+        await time.hop(look)
 
     def _waited_for(self) -> int:
         return len(self._watcher.waiting) + self.waits.waiting
@@ -314,7 +351,6 @@ class Environment(Instance):
         await self.waits.ask_now()
         return self._waited_for() != before
 
-    def _give_up(self, look: Look) -> None:
+    def _fail_waits(self, error: Exception) -> None:
         for run_id in self._watcher.waiting:
-            sentence = f"run {run_id} has not ended, and nothing is left that time would bring; what waits: "
-            self._watcher.fail(run_id, TimeStands(sentence + ("; ".join(look.waits) or "nothing")))
+            self._watcher.fail(run_id, error)

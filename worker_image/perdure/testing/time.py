@@ -30,8 +30,8 @@ LIMIT = 200
 
 NOTHING = timedelta()
 
-MOST_HOPS = 100_000
-"""Instants in one skip: above, a workflow waits for ever in no time."""
+MOST_HOPS = 10_000
+"""Instants in one skip, a minute or two of the real time: above, a workflow does not come to an end."""
 
 
 class TimeStands(AssertionError):
@@ -73,6 +73,8 @@ class Time:
     ) -> None:
         self.skipped = NOTHING
         """How much in all."""
+        self.passing = asyncio.Lock()
+        """Held while somebody has time pass, from look to shift: what two skip at once would be skipped twice."""
         self._connection = connection
         self._scope = scope
         self._wake = wake
@@ -98,28 +100,30 @@ class Time:
     async def skip(self, length: timedelta, patience: float) -> None:
         """Let so much time pass, and wait until what it has brought is done."""
         left = length
-        for _ in range(MOST_HOPS):
-            look = await self.rest(patience)
-            if left <= NOTHING:
-                return
-            until = look.until()
-            hop = left if until is None else min(left, until)
-            await self._shift(hop)
-            left -= hop
+        async with self.passing:
+            for _ in range(MOST_HOPS):
+                look = await self.rest(patience)
+                if left <= NOTHING:
+                    return
+                until = look.until()
+                hop = left if until is None else min(left, until)
+                await self._shift(hop)
+                left -= hop
         raise TimeStands(f"{MOST_HOPS} instants in {length}: {'; '.join(look.waits)}")
 
     async def skip_all(self, most: timedelta, patience: float) -> timedelta:
         """Let time pass until no run waits for any; how much that was. Ticks of schedules on the way start their runs.
         Raises `TimeStands` when it would be more than `most`."""
-        before = self.skipped
-        for _ in range(MOST_HOPS):
-            look = await self.rest(patience)
-            until = look.until()
-            if look.runs_in is None or until is None:
-                return self.skipped - before
-            if self.skipped - before + until > most:
-                raise TimeStands(f"runs still wait for a time after {most}: {'; '.join(look.waits)}")
-            await self._shift(until)
+        async with self.passing:
+            before = self.skipped
+            for _ in range(MOST_HOPS):
+                look = await self.rest(patience)
+                until = look.until()
+                if look.runs_in is None or until is None:
+                    return self.skipped - before
+                if self.skipped - before + until > most:
+                    raise TimeStands(f"runs still wait for a time after {most}: {'; '.join(look.waits)}")
+                await self._shift(until)
         raise TimeStands(f"{MOST_HOPS} instants: {'; '.join(look.waits)}")
 
     async def ended(self, runs: Sequence[str]) -> list[str]:
@@ -128,7 +132,7 @@ class Time:
             return [row["id"] for row in await self._connection.fetch(sql("ended"), list(runs))]
 
     async def hop(self, look: Look) -> None:
-        """To the next instant that counts, if there is one."""
+        """To the next instant that counts, if there is one. For whoever holds `passing`."""
         until = look.until()
         if until is not None:
             await self._shift(until)
