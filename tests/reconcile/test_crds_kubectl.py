@@ -94,6 +94,9 @@ EXAMPLES = [
     "examples/declared/workflow.yaml",
     "examples/approval/workflow.yaml",
     "examples/approval/signal.yaml",
+    "examples/fanout/workflow.yaml",
+    "examples/reminder/workflow.yaml",
+    "examples/reminder/signal.yaml",
 ]
 
 
@@ -101,6 +104,12 @@ EXAMPLES = [
 def test_the_examples_apply(definitions: RunningControlPlane, path: str) -> None:
     namespace = definitions.new_namespace()
     assert "created" in definitions.kubectl("-n", namespace, "apply", "-f", ROOT / path)
+
+
+@pytest.mark.parametrize("pool", ["approval", "cron", "fanout", "reminder"])
+def test_the_pools_of_the_examples_apply(definitions: RunningControlPlane, pool: str) -> None:
+    namespace = definitions.new_namespace()
+    assert "workerpool" in definitions.kubectl("-n", namespace, "apply", "-k", ROOT / "examples" / pool)
 
 
 def test_the_example_pool_applies_with_its_code(definitions: RunningControlPlane) -> None:
