@@ -4,12 +4,16 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
+from perdure.model.management import Cut, Fork
 from perdure.model.outcome import ErrorRecord, Failed
+from perdure.model.serialization import Serialization
 from perdure.model.start import NO_TIMEOUT
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import clients, runs, sweeps, wakes
 from perdure.store.clients import Holder, RunStart
+from perdure.store.management import manage
 
 from tests.store.builders import (
     Connection,
@@ -40,6 +44,41 @@ async def begin(conn: Connection, *starts: RunStart, namespace: str = "ns") -> s
 
 async def status(conn: Connection, run_id: str = "r1") -> RunStatus:
     return RunStatus((await row(conn, run_id))["status"])
+
+
+# -- how values are written
+
+
+async def test_how_a_run_is_written_is_with_it_wherever_it_was_started(conn: Connection) -> None:
+    portable, native = Serialization.PORTABLE, Serialization.NATIVE
+    await add_worker(conn)
+    await begin(conn, run_start("r1", serialization=portable), run_start("r2"))
+    found = {run.id: run.serialization for run in await claim(conn)}
+    assert found == {"r1": portable, "r2": None}
+    here = await clients.start_here(conn, "w1", "", "ns", run_start("r3", serialization=native))
+    assert here is not None
+    assert here.serialization is native
+
+
+async def test_how_a_child_is_written_is_as_its_start_says(conn: Connection) -> None:
+    run = await claimed(conn)
+    await one(conn, run, start_child(serialization="native"))
+    [child] = await claim(conn)
+    assert child.serialization is Serialization.NATIVE
+
+
+async def test_a_fork_is_written_as_the_run_it_is_made_of(conn: Connection) -> None:
+    await add_worker(conn)
+    await begin(conn, run_start("r1", serialization=Serialization.PORTABLE))
+    await manage(conn, ["r1"], Fork("f", Cut.BEGINNING))
+    found = {run.id: run.serialization for run in await claim(conn)}
+    assert found == {"r1": Serialization.PORTABLE, "f": Serialization.PORTABLE}
+
+
+async def test_a_choice_that_nobody_knows_is_not_stored(conn: Connection) -> None:
+    await begin(conn, run_start("r1"))
+    with pytest.raises(asyncpg.CheckViolationError):
+        await conn.execute("UPDATE perdure.workflows SET serialization = 3")
 
 
 # -- duplicates

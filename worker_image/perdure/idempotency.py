@@ -34,6 +34,7 @@ from pydantic import BaseModel
 
 from perdure.engine.codec import Decoder, encode
 from perdure.engine.context import current_scope
+from perdure.engine.serialization import PROCESS, written
 from perdure.engine.signature import RESULT, hints_of
 from perdure.engine.transaction import Connection, current_connection
 from perdure.errors import KeyInProgress, KeyLost, StoreUnavailable
@@ -159,22 +160,31 @@ async def remember(
 ) -> T:
     """The result of the body, from the first call that succeeded; as `commit_on_success` else.
 
-    The result is stored as JSON like that of a step, and read as the type that `body` is annotated to return, or
-    `result`; the first caller gets it that way, too. One that cannot be stored frees the key: nothing is remembered.
-    Raises also `EncodingFailed`, `PayloadTooLarge`, and `DecodingFailed` when what is stored is of another type.
+    The result is stored like that of a step, and read as the type that `body` is annotated to return, or `result`; the
+    first caller gets it that way, too. One that cannot be stored frees the key: nothing is remembered. Raises also
+    `EncodingFailed`, `PayloadTooLarge`, `DecodingFailed` when what is stored is of another type, and
+    `UnknownSerialization`.
     """
+    running, what = current_scope.get(), f"the value of key {key}"
+    serializers = PROCESS if running is None else running.execution.registry.serializers
+    encoding = PROCESS.encoding(None) if running is None else running.execution.encoding
     decoder = Decoder(_result_of(body) if result is None else result, "the value of an idempotency key")
     async with _holder(key, scope, pool) as holder:
         known = await holder.hold(_positive(lease), _seconds(wait, "wait") or 0.0)
         if known is not None:
-            found: T = decoder.decode("null" if known.value is None else known.value, f"the value of key {key}")
+            text = await serializers.fetch("null" if known.value is None else known.value, what)
+            found: T = decoder.decode(text, what)
             return found
-        encoded = partial(decoder.round_trip, what=f"the value of key {key}")
+
+        async def encoded(value: T) -> tuple[str | None, T]:
+            text, seen = decoder.round_trip(value, what, encoding)
+            return await written(text, encoding, what), seen
+
         return await holder.carry_out(body, encoded, _seconds(ttl, "ttl"))
 
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
-Encoded = Callable[[T], tuple[str | None, T]]
+Encoded = Callable[[T], Awaitable[tuple[str | None, T]]]
 
 
 class _Holder:
@@ -242,7 +252,7 @@ class _Holder:
         """Run the body while the lease is renewed; then keep the text that `encoded` makes of its result."""
         renewing = None if self._transaction else asyncio.create_task(self._renew())
         try:
-            text, seen = encoded(await body())
+            text, seen = await encoded(await body())
             kept = await self.call(store.finish, text, ttl)
         except BaseException:
             if not self._transaction:
@@ -299,7 +309,7 @@ async def _holder(key: str, scope: str | None, pool: Connections | None) -> Asyn
             await own.close()
 
 
-def _unstored(value: T) -> tuple[str | None, T]:
+async def _unstored(value: T) -> tuple[str | None, T]:
     return None, value
 
 

@@ -112,6 +112,17 @@ def test_an_output_of_null_is_no_output() -> None:
     assert not {"output", "outputTruncated"} & ({*status, *status["steps"][0]})
 
 
+def test_of_an_output_that_a_serializer_has_written_its_name_is_shown_and_nothing_else() -> None:
+    text = "!sealed:c2VjcmV0"
+    found = run(RunStatus.SUCCEEDED, definition=definition("a"), output=text, output_bytes=len(text))
+    status = project(source(found, step(0, name="a", output=text)))
+    for each in (status, status["steps"][0]):
+        assert each["outputWrittenBy"] == "sealed"
+        assert not {"output", "outputTruncated"} & {*each}
+    assert "c2VjcmV0" not in repr(status)
+    WorkflowStatus.model_validate(status)
+
+
 def test_results_of_a_python_workflows_steps_stay_in_the_database() -> None:
     assert "output" not in project(source(run(), step(0)))["steps"][0]
 

@@ -47,6 +47,14 @@ def test_outputs_give_way_first_the_oldest_before_the_latest() -> None:
     assert all(each.get("outputTruncated") for each in status["steps"] if "output" not in each)
 
 
+def test_names_of_serializers_take_no_more_room_than_there_is() -> None:
+    names = [f"s{index}" for index in range(100)]
+    steps = [step(index, name=name, output=f"!{'n' * 63}:x") for index, name in enumerate(names)]
+    status = project(source(run(definition=definition(*names)), *steps))
+    assert json_bytes(status) <= MAX_STATUS_BYTES
+    assert all("outputWrittenBy" in each for each in status["steps"])
+
+
 def test_long_messages_are_cut_and_long_lists_of_them_shortened() -> None:
     steps = [step(index, StepStatus.FAILED, error=error("ä" * 5000)) for index in range(100)]
     status = project(source(run(error=error("ö" * 5000)), *steps))
@@ -69,9 +77,10 @@ def test_long_messages_are_cut_and_long_lists_of_them_shortened() -> None:
         r'"\ud800"',
         r'{"\ud800": 1}',
         "no json",
+        "!no name",
         '"' + "x" * 5000 + '"',
     ],
-    ids=["nan", "infinity", "inf", "int", "deep", "deeper", "surrogate", "key", "broken", "long"],
+    ids=["nan", "infinity", "inf", "int", "deep", "deeper", "surrogate", "key", "broken", "nameless", "long"],
 )
 def test_an_output_that_the_api_server_would_refuse_or_change_is_not_shown(text: str) -> None:
     status = project(source(run(RunStatus.SUCCEEDED, output=text, output_bytes=len(text))))

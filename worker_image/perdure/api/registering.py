@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure.engine.registry import Registry, StepOptions
+from perdure.engine.serialization import PROCESS
 from perdure.errors import InvalidArgument, RegistrationError
 
-default_registry = Registry()
+default_registry = Registry(PROCESS)
 """Where the decorators register unless they are told otherwise; what a worker runs."""
 
 

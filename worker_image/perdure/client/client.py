@@ -14,8 +14,8 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 import asyncpg
 
+from perdure.api import registering
 from perdure.api.debounce import check_debounce
-from perdure.api.registering import default_registry
 from perdure.api.starts import PreparedStart
 from perdure.api.workflows import Workflow
 from perdure.client import exporting, management, reading
@@ -321,7 +321,7 @@ class Client:
         return await self._handle(start, row.id).result_of(future)
 
     def _known(self) -> Serializers:
-        return default_registry.serializers
+        return registering.default_registry.serializers
 
     def _outside_of_runs(self, what: str, instead: str) -> None:
         outside_of_runs(what, instead)

@@ -321,10 +321,10 @@ D = TypeVar("D", bound=Definition)
 class Registry:
     """Workflows and steps by name. Not thread-safe: fill it while modules are imported, then only read."""
 
-    def __init__(self) -> None:
+    def __init__(self, serializers: Serializers | None = None) -> None:
         self.workflows: dict[str, WorkflowDefinition] = {}
         self.steps: dict[str, StepDefinition] = {}
-        self.serializers = Serializers()
+        self.serializers = Serializers() if serializers is None else serializers
         self._frozen_by = ""
         self._instance: ReferenceType[Starter] | None = None
 

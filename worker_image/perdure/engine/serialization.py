@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic_core import from_json, to_json
 
 from perdure.engine.codec import same_json, shorten
-from perdure.engine.encoding import MARK, PLAIN, PORTABLE, Encoding, Layer
+from perdure.engine.encoding import MARK, PLAIN, PORTABLE, Encoding
 from perdure.errors import (
     AlreadyRegistered,
     ConfigurationError,
@@ -160,13 +160,22 @@ class Serializers:
         _check(codec, "codec", ("encode", "decode"))
         self._add(_Coded(codec))
 
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codecs that are known."""
+        return tuple(layer.own for layer in self._layers.values() if isinstance(layer, _Coded))
+
     def use(self, serializer: str = "", codecs: Sequence[str] = ()) -> None:
         """Write with this serializer (empty: typed JSON), then these codecs in this order, where nothing else is
         chosen. Raises `ConfigurationError` for names that are not known."""
         wanted = [self._named(serializer, _Serialized, "serializer")] if serializer else []
-        layers: list[Layer] = [*wanted, *(self._named(name, _Coded, "codec") for name in codecs)]
+        layers = [*wanted, *(self._named(name, _Coded, "codec") for name in codecs)]
         if len(layers) > MAX_LAYERS:
             raise ConfigurationError(f"{len(layers)} codecs are more than {MAX_LAYERS}")
+        for layer in layers[:-1]:
+            if getattr(layer.own, "outermost", False):
+                raise ConfigurationError(
+                    f"codec {layer.name} has to be the last one: rows must show what it has written"
+                )
         self._default = Encoding(layers) if layers else PLAIN
 
     def with_own(self, serializer: Serializer | None, codecs: Sequence[Codec]) -> Serializers:
@@ -193,9 +202,7 @@ class Serializers:
     async def write(self, text: str, what: str, choice: Serialization | None = None) -> str:
         """What is stored for this JSON by this choice. Raises `EncodingFailed`, and what a codec says that cannot reach
         what it talks to."""
-        encoding = self.encoding(choice)
-        text = encoding.begin(text, what)
-        return await asyncio.to_thread(encoding.finish, text, what) if encoding.blocking else text
+        return await written(text, self.encoding(choice), what)
 
     def read(self, text: str, what: str) -> str:
         """The JSON of a stored text. Raises `UnknownSerialization` when it was written by what is not known here,
@@ -236,6 +243,17 @@ class Serializers:
             known = sorted(name for name, layer in self._layers.items() if isinstance(layer, kind))
             raise ConfigurationError(f"there is no {what} {name}; registered are: {', '.join(known) or 'none'}")
         return layer
+
+
+PROCESS = Serializers()
+"""Those of the default registry, and of what belongs to no registry."""
+
+
+async def written(text: str, encoding: Encoding, what: str) -> str:
+    """What is stored for this JSON. Raises `EncodingFailed`, and what a codec says that cannot reach what it talks
+    to."""
+    text = encoding.begin(text, what)
+    return await asyncio.to_thread(encoding.finish, text, what) if encoding.blocking else text
 
 
 def _check(given: Any, what: str, methods: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from perdure.resources.acceptance import Rejected
 from perdure.resources.common import Metadata
 from perdure.resources.conditions import STALLING, Reason, WorkflowCondition
 from perdure.resources.projection_steps import Declared, project_steps
-from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable
+from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable, written_by
 from perdure.resources.waits import waiting_phrase, what_it_waits_for
 from perdure.resources.workflow_status import NAME_MAX
 
@@ -201,6 +201,8 @@ def _waiting(run: RunView, wait: WaitingFor | None) -> dict[str, Any]:
 def _output(run: RunView) -> dict[str, Any]:
     if run.output is None and run.output_bytes == 0:
         return {}
+    if (name := written_by(run.output)) is not None:
+        return {"outputWrittenBy": name}
     value, shown = showable(run.output, max(run.output_bytes, len(run.output or "")), MAX_OUTPUT_BYTES)
     return {"output": value} if shown else {"outputTruncated": True}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.model.rows import StatusSource, StepView
 from perdure.model.states import RunStatus, StepStatus
-from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable
+from perdure.resources.projection_text import instant, json_bytes, read_error, shorten, showable, written_by
 from perdure.resources.steps import MAX_STEPS
 from perdure.resources.waits import clock_time
 from perdure.resources.workflow_status import NAME_MAX
@@ -105,6 +105,9 @@ def _recorded(step: StepView, run: RunStatus, *, with_output: bool) -> _Entry:
 
 def _with_output(entry: _Entry, text: str | None) -> None:
     """Room for the mark `outputTruncated` is taken at once, so that there is always room for one of the two."""
+    if (name := written_by(text)) is not None:
+        entry.fields["outputWrittenBy"] = name
+        return
     value, shown = showable(text, len(text or ""), MAX_STEP_OUTPUT_BYTES)
     if shown and value is None:
         return

@@ -14,6 +14,8 @@ from perdure.model.outcome import ErrorRecord
 CUT_FIELDS = re.compile(r'[{,]\s*"(type|name|message|code|step)":\s*("(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*")')
 """Complete text fields in the beginning of a stored error; it is written as ASCII, without control characters."""
 
+_WRITTEN_BY = re.compile(r"!([a-z0-9_.-]{1,63}):")
+
 MAX_SHOWN_DEPTH = 32
 """Deepest nesting of a value that is shown: `managedFields` describes each level once more."""
 
@@ -74,6 +76,12 @@ def showable(text: str | None, size: int, limit: int) -> tuple[Any, bool]:
     except (ValueError, RecursionError):
         return None, False
     return (value, True) if _plain(value, MAX_SHOWN_DEPTH) else (None, False)
+
+
+def written_by(text: str | None) -> str | None:
+    """The name of the serializer or codec that has written this text, which then is no JSON; None for JSON."""
+    found = None if text is None else _WRITTEN_BY.match(text)
+    return None if found is None else found[1]
 
 
 def _refuse(constant: str) -> NoReturn:

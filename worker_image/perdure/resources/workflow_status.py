@@ -50,6 +50,10 @@ class StepStatus(Model):
     output_truncated: bool | None = Field(
         default=None, description="true: there is an output, too large to be shown here."
     )
+    output_written_by: ShortText | None = Field(
+        default=None,
+        description="Name of the serializer or codec that has written the output, which is not shown then.",
+    )
 
 
 class StepCountsStatus(Model):
@@ -121,6 +125,10 @@ class WorkflowStatus(Model):
     )
     output_truncated: bool | None = Field(
         default=None, description="true: there is an output, too large to be shown here."
+    )
+    output_written_by: ShortText | None = Field(
+        default=None,
+        description="Name of the serializer or codec that has written the output, which is not shown then.",
     )
     failed_attempts: int | None = Field(
         default=None, ge=0, description="How often the workflow has raised so far; absent: never."
