@@ -176,6 +176,18 @@ async def tick() -> str:
     return await note(at)  # type: ignore[no-any-return]
 
 
+@step(name="kit.take_back")
+async def take_back(what: str) -> None:
+    done.append(f"not {what}")
+
+
+@workflow(name="kit.saga", max_run_attempts=1)
+async def saga() -> None:
+    for what in ("one", "two"):
+        await note(what).undo(take_back)
+    await sync_note("three")
+
+
 drawn: list[int] = []
 
 

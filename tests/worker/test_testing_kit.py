@@ -243,6 +243,17 @@ async def test_a_failing_step_is_replayed_as_one(replaying: Environment) -> None
     assert flows.done == ["one"]
 
 
+@pytest.mark.parametrize("at", ["before", "started", "committed"])
+async def test_what_is_undone_survives_crashes_and_replays(replaying: Environment, at: Any) -> None:
+    replaying.fail(flows.sync_note, ValueError("no"))
+    replaying.crash(flows.take_back, at)
+    handle = await flows.saga.start()
+    with pytest.raises(ValueError, match="no"):
+        await handle.result()
+    assert flows.done == ["one", "two", "not two", "not one"]
+    (await replaying.history(handle)).assert_steps(["note", "note", "sync_note", "undo", "take_back", "take_back"])
+
+
 async def test_what_a_replay_would_do_otherwise_fails_the_run(replaying: Environment) -> None:
     with pytest.raises(UnexpectedStep, match=r"kit\.sync_note"):
         await flows.careless.run()
