@@ -6,7 +6,10 @@ import asyncio
 from typing import Any
 
 import asyncpg
-from perdure.model.outcome import Succeeded
+from perdure.model.outcome import Parked, Succeeded
+from perdure.model.rows import WaitingFor
+from perdure.model.versions import VersionPolicy, WorkflowVersion
+from perdure.store import versions
 from perdure.telemetry import names
 from perdure_operator.main import Operator
 from perdure_operator.plan.manifests import POOL_LABEL, VERSION_LABEL
@@ -132,6 +135,34 @@ async def test_a_changed_template_is_a_new_version_and_the_old_one_goes_with_its
         await end(conn, worker, run, Succeeded("1"))
         (left,) = await the_deployments(place, 1)
         assert left["metadata"]["name"] == second["metadata"]["name"]
+
+
+async def test_an_earlier_version_is_not_kept_for_runs_that_go_on_with_the_new_one(
+    place: Place, conn: asyncpg.Connection[Any]
+) -> None:
+    has = [WorkflowVersion("flows.hello", "same", VersionPolicy.AUTO)]
+    async with running(place.settings(), place.url):
+        await place.apply("default", {**POOL, "scaling": {"min": 1}}, "WorkerPool")
+        (first,) = await the_deployments(place, 1)
+        old = first["metadata"]["labels"][VERSION_LABEL]
+        worker = await register(conn, place, manifest=KNOWS, version=old)
+        await versions.register(conn, place.namespace, "default", old, has, first=True)
+        await place.apply("asleep", FLOW)
+        (run,) = await eventually(lambda: claim(conn, worker), "the run is claimed")
+        await end(conn, worker, run, Parked(WaitingFor("Sleep", message="it sleeps"), 3600.0))
+        await place.until("asleep", lambda s: s.get("phase") == "Waiting", "it waits")
+        await place.patch("default", {"spec": {"template": OTHER}}, "WorkerPool")
+        both = await the_deployments(place, 2)
+        second = next(each for each in both if each["metadata"]["name"] != first["metadata"]["name"])
+        new = second["metadata"]["labels"][VERSION_LABEL]
+        await _report_ready(place, second)
+        await versions.register(conn, place.namespace, "default", new, has, first=True)
+        await register(conn, place, manifest=KNOWS, id="worker-2", pod_uid="2", version=new)
+        assert len(await place.deployments()) == 2
+        assert (await versions.adopt(conn, place.namespace, "default", new, 10)).runs == 1
+        (left,) = await the_deployments(place, 1)
+        assert left["metadata"]["name"] == second["metadata"]["name"]
+        await place.until("asleep", lambda s: s.get("worker", {}).get("version") == new, "its status says so")
 
 
 async def test_a_broken_new_version_takes_nothing_down(place: Place) -> None:
