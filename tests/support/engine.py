@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -80,6 +80,27 @@ class Engine:
     async def error(self, flow: Workflow[..., Any], *args: Any) -> Failed:
         """Ending of a workflow that must fail."""
         return failed(await self.execute(self.run_of(flow, *args)))
+
+
+class Change:
+    """A workflow whose body a test changes between two claims of one run."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.body: Callable[[], Awaitable[Any]]
+
+        @engine.workflow
+        async def flow() -> Any:
+            return await self.body()
+
+        self.run = engine.run_of(flow)
+
+    async def claim(self, body: Callable[[], Awaitable[Any]]) -> Ending:
+        self.body = body
+        return await self.engine.execute(self.run)
+
+    def rows(self) -> list[str]:
+        return [f"{index} {row.name}" for index, row in sorted(self.run.rows.items())]
 
 
 class Held:

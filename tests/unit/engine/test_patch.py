@@ -1,7 +1,6 @@
 """`perdure.patch` and `deprecate_patch`: which way a run takes at a change of its body, and that it stays with it."""
 
 import asyncio
-from collections.abc import Callable
 
 import perdure
 import pytest
@@ -18,7 +17,7 @@ from perdure.model.outcome import Failed, Mismatch, Parked
 from perdure.model.rows import RecordedStep
 from perdure.model.states import StepStatus
 
-from tests.support.engine import Engine, failed, output_of, until
+from tests.support.engine import Change, Engine, failed, output_of, until
 from tests.support.memorylog import MemoryLog
 
 
@@ -29,27 +28,6 @@ def note(engine: Engine):
         return what
 
     return engine.step(note, name="note")
-
-
-class Change:
-    """A workflow whose body a test changes between two claims of one run."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.body: Callable[[], object] = lambda: None
-
-        @engine.workflow
-        async def flow():
-            return await self.body()
-
-        self.run = engine.run_of(flow)
-
-    async def claim(self, body: Callable[[], object]):
-        self.body = body
-        return await self.engine.execute(self.run)
-
-    def rows(self) -> list[str]:
-        return [f"{index} {row.name}" for index, row in sorted(self.run.rows.items())]
 
 
 @pytest.fixture
