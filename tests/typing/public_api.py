@@ -14,6 +14,47 @@ from perdure import testing
 from perdure.api import Step, Workflow
 
 
+class Lines:
+    name = "lines"
+
+    def serialize(self, value: Any) -> str:
+        return str(value)
+
+    def deserialize(self, text: str) -> Any:
+        return text
+
+
+class Shout:
+    name = "shout"
+    blocking = True
+
+    def encode(self, text: str) -> str | None:
+        return text.upper()
+
+    def decode(self, text: str) -> str:
+        return text.lower()
+
+
+perdure.register_serializer(Lines())
+perdure.register_codec(Shout())
+perdure.register_serializer(Shout())  # type: ignore[arg-type]
+perdure.register_codec(Lines())  # type: ignore[arg-type]
+perdure.Client("postgresql://x", serializer=Lines(), codecs=[Shout()])
+perdure.Instance("postgresql://x", serializer=Lines(), codecs=(Shout(),))
+
+
+@perdure.workflow(serialization=perdure.Serialization.PORTABLE)
+async def portable(words: list[str]) -> str:
+    await perdure.send("x", 1, serialization="native")
+    await perdure.set_event("x", 1, serialization=perdure.Serialization.DEFAULT)
+    await perdure.write_stream("x", 1, serialization="portable")
+    await perdure.send("x", 1, serialization="pickle")  # type: ignore[arg-type]
+    return await portable.options(serialization="native").run(words)
+
+
+perdure.workflow(serialization="pickle")  # type: ignore[call-overload]
+
+
 @perdure.step
 async def charge(cents: int, *, currency: str = "EUR") -> str:
     return f"{cents} {currency}"
@@ -105,7 +146,7 @@ async def outside(client: perdure.Client) -> None:
     assert_type(await client.join_workflows(*[handle, handle]), tuple[dict[str, int], ...])
     assert_type(await client.start_many(named.prepare() for _ in range(3)), list[perdure.Handle[int]])
     assert_type(await client.start_by_name("named"), perdure.Handle[Any])
-    await client.send("x", {"any": "value"}, topic="t", key="k")
+    await client.send("x", {"any": "value"}, topic="t", key="k", serialization="portable")
     assert_type(await client.get_event("x", "name", timeout=1), Any)
     assert_type(await client.get_event("x", "name", type=list[int]), list[int] | None)
     async for value in client.read_stream("x", "key", 3, timeout=1):
