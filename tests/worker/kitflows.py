@@ -159,6 +159,12 @@ async def clocks() -> list[datetime]:
     return [await perdure.now(), await what_time()]
 
 
+@workflow(name="kit.long")
+async def long() -> None:
+    for _ in range(120):
+        await perdure.now()
+
+
 @step(name="kit.slow")
 async def slow() -> None:
     await asyncio.Event().wait()

@@ -126,6 +126,9 @@ async def test_an_order_that_makes_no_sense_is_refused(env: Environment, bad: di
         env.fail(flows.note, ValueError, **bad)
     with pytest.raises(InvalidArgument, match="a step, or its name, is needed"):
         env.fail(7, ValueError)  # type: ignore[arg-type]
+    for error in ("a text", KeyboardInterrupt, int, None):
+        with pytest.raises(InvalidArgument, match="a step fails with an exception"):
+            env.fail(flows.note, error)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="nowhere"):
         env.crash(flows.note, "nowhere")  # type: ignore[arg-type]
 
@@ -303,9 +306,11 @@ async def test_a_call_that_is_not_as_expected_says_in_what(env: Environment) -> 
 
 
 async def test_a_long_history_is_read_whole(env: Environment) -> None:
-    handle = await flows.month.start()
+    handle = await flows.long.start()
     await handle.result()
-    assert len(await env.history(handle)) == 62
+    history = await env.history(handle)
+    assert [call.index for call in history] == list(range(120))
+    assert set(history.names) == {"perdure.now"}
 
 
 async def test_a_history_is_read_with_the_codecs_that_have_written_it(db: str) -> None:
@@ -320,6 +325,8 @@ async def test_a_history_is_read_with_the_codecs_that_have_written_it(db: str) -
 async def test_the_history_of_no_run_is_an_error(env: Environment) -> None:
     with pytest.raises(perdure.NonExistentWorkflow):
         await env.history("nobody")
+    with pytest.raises(InvalidArgument, match="a run is given by its handle or id"):
+        await env.history(7)
 
 
 # -- without anything

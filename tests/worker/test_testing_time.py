@@ -198,6 +198,9 @@ async def test_more_time_than_is_allowed_is_not_skipped(env: Environment) -> Non
 async def test_time_does_not_go_back(env: Environment) -> None:
     with pytest.raises(InvalidArgument, match="time does not go back"):
         await env.skip(-1)
+    for bad in (float("nan"), float("inf"), "3 d"):
+        with pytest.raises(InvalidArgument, match="a timedelta or seconds are skipped"):
+            await env.skip(bad)  # type: ignore[arg-type]
 
 
 async def test_outside_of_its_life_an_environment_has_no_time(db: str) -> None:

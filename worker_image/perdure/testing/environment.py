@@ -201,7 +201,10 @@ class Environment(Instance):
 
         Raises `TimeStands` when runs do not come to rest, `InvalidArgument` for less than no time.
         """
-        span = length if isinstance(length, timedelta) else timedelta(seconds=length)
+        try:
+            span = length if isinstance(length, timedelta) else timedelta(seconds=length)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"a timedelta or seconds are skipped, not {length!r}: {error}") from None
         if span < timedelta():
             raise InvalidArgument(f"time does not go back: skip({length!r})")
         await self._its_time().skip(span, self.patience)
@@ -223,7 +226,7 @@ class Environment(Instance):
     def fail(
         self,
         step: str | Named,
-        error: BaseException | type[BaseException],
+        error: Exception | type[Exception],
         *,
         attempt: int = 1,
         times: int = 1,
@@ -235,6 +238,9 @@ class Environment(Instance):
         The next call of the step that comes to that attempt is meant, as often as it is ordered. Raises
         `InvalidArgument`.
         """
+        kind = error if isinstance(error, type) else type(error)
+        if not issubclass(kind, Exception):
+            raise InvalidArgument(f"a step fails with an exception or a class of them, not {error!r}")
         self.faults.order(Fault(name_of(step), attempt, times, run_id, error=error))
 
     def crash(
@@ -266,8 +272,11 @@ class Environment(Instance):
     # -- what is recorded
 
     async def history(self, run: str | Handle[Any] | Any) -> History:
-        """The durable calls that a run has recorded, given by its handle or id. Raises `NonExistentWorkflow`."""
-        run_id = run if isinstance(run, str) else run.id
+        """The durable calls that a run has recorded, given by its handle or id. Raises `NonExistentWorkflow`,
+        `InvalidArgument`."""
+        run_id = run if isinstance(run, str) else getattr(run, "id", None)
+        if not isinstance(run_id, str):
+            raise InvalidArgument(f"a run is given by its handle or id, not {run!r}")
         steps: list[StepDetails] = []
         while True:
             page = await self.list_steps(run_id, after=steps[-1].index if steps else -1, limit=MAX_PAGE_WITH_PAYLOADS)

@@ -47,7 +47,7 @@ class Fault:
     attempt: int
     left: int
     run_id: str | None
-    error: BaseException | type[BaseException] | None = None
+    error: Exception | type[Exception] | None = None
     at: At | None = None
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Faults:
         """Whether a step is to fail."""
         return any(fault.error is not None for fault in self._orders)
 
-    def failure(self, run_id: str, step: str, attempt: int) -> BaseException | None:
+    def failure(self, run_id: str, step: str, attempt: int) -> Exception | None:
         """The error that the attempt raises instead of running its body; an order of it is carried out with that."""
         fault = self._take(run_id, step, attempt, None)
         if fault is None or fault.error is None:
