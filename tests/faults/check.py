@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from perdure.model.calls import CallName
-from perdure.model.states import RunStatus, StepStatus
+from perdure.model.states import RunStatus, StepStatus, Undo
 
 from tests.faults.database import Database
 from tests.faults.expectation import STEP_NAMES, Expected, ExpectedStep
@@ -137,8 +137,10 @@ def covered(found: Evidence) -> Counter[str]:
     cancels = sum(row["name"] == STEP_NAMES["cancel"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     refused = sum(row["name"] == STEP_NAMES["start"] and row["status"] == StepStatus.FAILED for row in steps)
     patches = sum(row["name"] == STEP_NAMES["patch"] for row in steps)
+    undone = sum(row["name"] == STEP_NAMES["back"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     seen = {
         "changes_patched": patches,
+        "steps_undone": undone,
         "starts_refused": refused,
         "runs_forked": forks,
         "runs_cancelled_by_runs": cancels,
@@ -160,7 +162,8 @@ def _reason(row: Row) -> str:
 
 def _by_deadline(row: Row) -> bool:
     """Whether a cancelled run ended as its time was over: an owner that ends it for that leaves no cancel behind."""
-    return "deadline" in (row["cancel_reason"] or "") or row["cancel_mode"] is None
+    undone = row.get("undo") == Undo.CANCELLED
+    return "deadline" in (row["cancel_reason"] or "") or (row["cancel_mode"] is None and not undone)
 
 
 def _not_once(row: Row) -> Problem:
@@ -211,6 +214,7 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
     problems = [Problem(Kind.RUN_LOST, run.id, sentence) for sentence in _wrong_end(row, status, want)]
     # A run that is stopped from outside, or that takes its workers with it, ends wherever it is.
     whole = want.status not in (RunStatus.CANCELLED, RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED)
+    whole = whole or (want.undone and not run.orphan)
     told = {index: each for index, each in steps.items() if whole or not _of_its_own_cancel(each, want, found)}
     wrong = _wrong_steps(want, told, bodies, whole=whole)
     if whole and row["run_attempts"] != want.run_attempts:

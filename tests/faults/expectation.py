@@ -27,6 +27,8 @@ STEP_NAMES = {
     "race": "perdure.select",
     "now": "perdure.now",
     "patch": "perdure.patch",
+    "undo": "perdure.undo",
+    "back": "f.back",
     "noted": "f.noted",
     "told": "f.tells",
     "send": "perdure.send",
@@ -77,6 +79,8 @@ class Expected:
     run_attempts: int = 0
     """How often its body must have failed."""
     steps: list[ExpectedStep] = field(default_factory=list)
+    undone: bool = False
+    """Whether it is cancelled once it has done all of this, so that all of it must be there."""
     children: dict[str, Program] = field(default_factory=dict)
     """What the runs that it starts do, by their id."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import perdure
 from perdure import idempotency
 
-from tests.faults import managed, races
+from tests.faults import managed, races, sagas
 from tests.faults.effects import begun, begun_sync, run_attempts
 from tests.faults.keys import under_a_key
 from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, mixed
@@ -381,8 +381,8 @@ INTERPRETERS: dict[str, Callable[[Node, int], Awaitable[int]]] = {
     "watch": _watch,
     "sole": _sole,
     "again": _again,
-    "copied": managed.copied,
-    "stopped": managed.stopped,
+    **managed.INTERPRETERS,
+    **sagas.INTERPRETERS,
     "quiet": _quiet,
     "family": _children,
     "trap": _trap,

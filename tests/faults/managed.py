@@ -12,7 +12,7 @@ from tests.faults.programs import Node, mixed
 
 async def copied(node: Node, value: int) -> int:
     """A child, and a fork of it that does all of it again under an id of its own."""
-    child = await _interpret().start({"nodes": node["nodes"]})
+    child = await interpret().start({"nodes": node["nodes"]})
     first = await child.result()
     fork = await child.fork()
     return mixed(node["key"], first + await fork.result() + value)
@@ -20,7 +20,7 @@ async def copied(node: Node, value: int) -> int:
 
 async def stopped(node: Node, value: int) -> int:
     """A child that never ends by itself, and is cancelled."""
-    child = await _interpret().start({"nodes": node["nodes"]})
+    child = await interpret().start({"nodes": node["nodes"]})
     await child.cancel("a program cancelled it", mode=CancelMode.IMMEDIATE)
     try:
         await child.result()
@@ -29,8 +29,18 @@ async def stopped(node: Node, value: int) -> int:
     return -1
 
 
-def _interpret() -> Any:
+def interpret() -> Any:
     """The workflow that interprets programs, these nodes among it."""
     from tests.faults.flows import interpret
 
     return interpret
+
+
+async def interpreted(kind: str, node: Node, value: int) -> int:
+    """What becomes of the node as if it were of this kind."""
+    from tests.faults.flows import INTERPRETERS
+
+    return await INTERPRETERS[kind](node, value)
+
+
+INTERPRETERS = {"copied": copied, "stopped": stopped}

@@ -25,7 +25,7 @@ def expected(program: Program, run_id: str) -> Expected:
         value = walk.sequence(program.nodes, 0)
     except Ends as end:
         walk.found.status, walk.found.code, walk.found.error = end.status, end.code, end.error
-        walk.found.run_attempts = program.max_run_attempts
+        walk.found.run_attempts = program.max_run_attempts if end.status is RunStatus.FAILED else 0
     else:
         walk.found.output = json.dumps(value)
     return walk.found
@@ -224,6 +224,30 @@ class _Walk:
         self._other_call("result", StepStatus.FAILED)
         return mixed(node["key"], value)
 
+    def undone(self, node: Node, value: int) -> int:
+        does = {**node, "kind": "does", "ends": node["kind"]}
+        done = self._start(Program([does])).steps[node["steps"] - 1].output
+        if node["kind"] == "taken":
+            self._call("get", json.loads(done or ""))
+            self._add(ExpectedStep(STEP_NAMES["cancel"], StepStatus.SUCCEEDED, None, 0, (), any_output=True))
+        self._other_call("result", StepStatus.FAILED)
+        return mixed(node["key"], value)
+
+    def does(self, node: Node, value: int) -> int:
+        """The child that undoes what it has done."""
+        done = []
+        for number in range(node["steps"]):
+            value = mixed(f"{node['key']}.{number}", value)
+            self._step("step", output=value)
+            done.append(mixed(f"{node['key']}.{number}", value))
+        fails = node["ends"] == "undone"
+        self._step("fail", status=StepStatus.FAILED, failures=1) if fails else self._call("set", None)
+        self._call("undo", [*reversed(range(node["steps"]))])
+        for result in reversed(done):
+            self._step("back", output=result)
+        self.found.undone = not fails
+        raise Ends(RunStatus.FAILED, error="ValueError") if fails else Ends(RunStatus.CANCELLED)
+
     def quiet(self, node: Node, value: int) -> int:
         return mixed(node["key"], self._result(self._start(Program(node["nodes"]), "debounce")) + value)
 
@@ -358,6 +382,8 @@ EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
     "again": _Walk.again,
     "copied": _Walk.copied,
     "stopped": _Walk.stopped,
+    **dict.fromkeys(("undone", "taken"), _Walk.undone),
+    "does": _Walk.does,
     "quiet": _Walk.quiet,
     "family": _Walk.family,
     "trap": _Walk.trap,

@@ -57,7 +57,7 @@ def test_every_fault_and_every_kind_of_node_turns_up() -> None:
 
 
 def test_every_kind_of_node_has_an_interpreter_and_an_expectation() -> None:
-    assert set(INTERPRETERS) == set(EXPECTATIONS) == {*MAKERS, "listen", "watch", "speak"}
+    assert set(INTERPRETERS) == set(EXPECTATIONS) == {*MAKERS, "listen", "watch", "speak", "does"}
 
 
 def test_programs_are_json_as_they_are() -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from perdure.engine.failures import describe
 from perdure.errors import EncodingFailed, OwnershipLost
@@ -28,13 +28,14 @@ from perdure.model.outcome import Ending, ErrorRecord, Failed
 from perdure.model.rows import ClaimedRun, OwnedFlags, StepWrite
 from perdure.model.states import RunStatus, StepStatus
 from perdure.model.streams import StreamLook
-from perdure.store import calls, clients, listing, looks, plain, streams, undo
+from perdure.store import calls, clients, listing, looks, plain, streams
 from perdure.store.calls import RunCalls
 from perdure.store.clients import ExistingRun, Holder
 from perdure.store.debounce import Debounce, debounce
 from perdure.store.journal import DEFAULT_BACKOFF, Backoff
 from perdure.store.management import Done
 from perdure.store.transaction import Claim
+from perdure.store.undo import Plan
 from perdure.telemetry import names
 from perdure.telemetry.prometheus import Metrics
 from perdure.worker.batch import Asked, Entry, Observer, Settled, give_up, stops
@@ -45,8 +46,6 @@ from perdure.worker.managing import Managing
 from perdure.worker.meters import Meters
 from perdure.worker.outbox import Outbox
 from perdure.worker.wakes import Wakes
-
-T = TypeVar("T")
 
 HOLD_SECONDS = 0.002
 """How long a finish waits for the next start to travel with: a body needs less between two steps."""
@@ -156,33 +155,28 @@ class RunJournal:
         """See `StepLog.plainly`."""
         if not self.admitted():
             raise OwnershipLost
-        done = self._mine(await self._outside.ask(plain.send, self._claim, call))
+        done = await self._outside.ask(plain.send, Claim(self.run_id, self._journal.worker_id, self.fence), call)
+        if done is None:
+            self.not_owned([])
+            raise OwnershipLost
         if done:
             self._outside.sent(call)
         return done
 
     async def manage(self, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
         """See `StepLog.manage`."""
-        assert self._journal.managing is not None, "this journal is alone"
-        return await self._journal.managing.carry_out(self, run_id, verb, write)
+        return await self._managing.carry_out(self, run_id, verb, write)
 
     async def promise(self, index: int, name: str, text: str) -> OwnedFlags:
         """See `StepLog.promise`."""
-        return self._mine(await self._outside.ask(undo.promise, self._claim, index, name, text))
+        return await self._managing.promise(self, index, name, text)
 
-    async def undo(self, seq: int) -> undo.Plan:
+    async def undo(self, seq: int) -> Plan:
         """See `StepLog.undo`."""
-        plan = self._mine(await self._outside.ask(undo.begin, self._claim, seq))
+        plan = await self._managing.undo(self, seq)
         if self.observer.committed is not None:
             self.observer.committed(None)
         return plan
-
-    def _mine(self, answer: T | None) -> T:
-        """The answer of a statement of its own; None stands for another owner."""
-        if answer is None:
-            self.not_owned([])
-            raise OwnershipLost
-        return answer
 
     async def inspect(self, question: Question) -> Any:
         """See `StepLog.inspect`."""
@@ -193,8 +187,9 @@ class RunJournal:
         await self._outside.woken(self.run_id, seen)
 
     @property
-    def _claim(self) -> Claim:
-        return Claim(self.run_id, self._journal.worker_id, self.fence)
+    def _managing(self) -> Managing:
+        assert self._journal.managing is not None, "this journal is alone"
+        return self._journal.managing
 
     @property
     def _outside(self) -> Wakes:

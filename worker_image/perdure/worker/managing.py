@@ -1,5 +1,5 @@
-"""What runs here do with other runs: on a connection of its own, so that a run that somebody holds makes nobody else
-wait; and who has to be told of it. Used by the journals of runs.
+"""What runs here do with other runs, and what they do beside their steps to undo these: on a connection of its own, so
+that a run that somebody holds makes nobody else wait; and who has to be told of it. Used by the journals of runs.
 
 It is no write of the journal's: the statement locks rows of others, too (rule R15). It comes after all that the run has
 recorded (the engine flushes first, rule R14), and is told to the run's journal as what a transaction has committed.
@@ -8,14 +8,15 @@ recorded (the engine flushes first, rule R14), and is told to the run's journal 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
 
 from perdure.errors import OwnershipLost, StoreUnavailable
 from perdure.model.management import Cancel, Delete, Rewind, Verb
-from perdure.model.rows import StepWrite
+from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.store import management as store
+from perdure.store import undo
 from perdure.store.listen import notify_cancelled
 from perdure.store.management import CallerLost, Done
 from perdure.store.pool import is_transient
@@ -25,6 +26,9 @@ from perdure.worker.wakes import Wakes
 
 if TYPE_CHECKING:
     from perdure.worker.journal import RunJournal
+
+
+T = TypeVar("T")
 
 
 class Managing:
@@ -37,9 +41,7 @@ class Managing:
 
     async def carry_out(self, caller: RunJournal, run_id: str, verb: Verb, write: StepWrite | None) -> Done:
         """See `StepLog.manage`."""
-        if not caller.admitted():
-            raise OwnershipLost
-        claim = Claim(caller.run_id, self._worker_id, caller.fence)
+        claim = self._claim(caller)
         try:
             done = await self._link.call(store.manage_for, claim, run_id, verb, write)
         except CallerLost as lost:
@@ -61,6 +63,19 @@ class Managing:
                 await self._link.call(notify_cancelled, [done.managed.id])
         return done
 
+    async def promise(self, caller: RunJournal, index: int, name: str, text: str) -> OwnedFlags:
+        """See `StepLog.promise`."""
+        return _mine(caller, await self._link.call(undo.promise, self._claim(caller), index, name, text))
+
+    async def undo(self, caller: RunJournal, seq: int) -> undo.Plan:
+        """See `StepLog.undo`."""
+        return _mine(caller, await self._link.call(undo.begin, self._claim(caller), seq))
+
+    def _claim(self, caller: RunJournal) -> Claim:
+        if not caller.admitted():
+            raise OwnershipLost
+        return Claim(caller.run_id, self._worker_id, caller.fence)
+
     def _tell(self, done: Done) -> None:
         managed = done.managed
         if managed is None:
@@ -71,6 +86,14 @@ class Managing:
             self._wakes.waited(managed.id)
             if managed.parent_id is not None:
                 self._wakes.ended(managed.id, managed.parent_id)
+
+
+def _mine(caller: RunJournal, answer: T | None) -> T:
+    """The answer of a statement; None stands for another owner."""
+    if answer is None:
+        caller.not_owned([])
+        raise OwnershipLost
+    return answer
 
 
 def _unknown(error: Exception) -> bool:
