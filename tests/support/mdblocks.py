@@ -38,6 +38,7 @@ RUNNERS = {
     "from-python": "tests/worker/test_pages.py::test_the_readme_from_python",
     "install": "tests/worker/test_pages.py::test_the_tutorial_is_installed",
     "kubeconfig": "tests/cluster/test_readme.py::test_the_cluster_of_the_demo_is_found",
+    "postgres": "tests/worker/test_pages.py::test_the_postgres_of_the_tutorial",
     "refused": "tests/cluster/test_readme.py::test_a_mistake_is_refused_with_a_sentence",
     "role-settings": "tests/worker/test_pages.py::test_the_settings_of_a_role_are_printed_and_taken",
     "testing": "tests/worker/test_testing_plugin.py::test_the_guide_to_testing_passes",

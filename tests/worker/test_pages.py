@@ -2,8 +2,12 @@
 
 import ast
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +73,36 @@ def test_the_tutorial_is_installed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert str(tmp_path / "cafe" / "venv") in done.stdout
     assert f"perdure {perdure.__version__}" in done.stdout
+
+
+@pytest.fixture
+def cafe() -> Iterator[Path]:
+    """A folder that everybody may pass: Postgres, started by root, runs as somebody else."""
+    with tempfile.TemporaryDirectory(prefix="perdure-cafe-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_the_postgres_of_the_tutorial(cafe: Path) -> None:
+    """At a port that is free here. It is ended as by Ctrl-C."""
+    (block,) = marked("postgres", "docs/tutorial.md")
+    (activate, _), (serve, _) = block.commands
+    assert activate == ". venv/bin/activate"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    argv = serve.replace("python", sys.executable, 1).replace("5433", port).split()
+    url = f"postgresql://perdure@127.0.0.1:{port}/perdure"
+    with subprocess.Popen(argv, cwd=cafe, stderr=subprocess.DEVNULL) as process:
+        try:
+            terminal = Terminal(cafe, {"PERDURE_DATABASE_URL": url})
+            # As its reader: try until the server is there.
+            done = terminal.ask("for try in {1..20}; do perdure migrate && exit; sleep 1; done; exit 1")
+            assert "applied 0001" in done.stdout
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 async def test_the_settings_of_a_role_are_printed_and_taken(db: str, conn: "asyncpg.Connection[Any]") -> None:

@@ -82,7 +82,7 @@ class EmbeddedPostgres:
     def __init__(
         self, data_dir: Path, port: int = 0, listen: str = "127.0.0.1", options: ServerOptions | None = None
     ) -> None:
-        self.data_dir = Path(data_dir)
+        self.data_dir = Path(data_dir).absolute()  # initdb runs elsewhere
         self.port = port
         self.listen = listen
         self.options = options or ServerOptions()
