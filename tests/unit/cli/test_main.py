@@ -14,7 +14,7 @@ runner = CliRunner()
 def test_help_names_the_commands() -> None:
     shown = runner.invoke(app, ["--help"])
     assert shown.exit_code == 0
-    for command in ("dev", "worker", "migrate", "lint", "export", "replay", "version"):
+    for command in ("dev", "worker", "migrate", "lint", "export", "replay", "offload", "version"):
         assert command in shown.output
 
 

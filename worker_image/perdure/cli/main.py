@@ -21,6 +21,7 @@ from perdure.errors import (
     InvalidResource,
     MigrationFailed,
     MigrationFilesChanged,
+    PayloadsUnavailable,
     PerdureError,
     SchemaOutOfRange,
     StoreUnavailable,
@@ -38,6 +39,10 @@ app = typer.Typer(
 )
 
 
+offload_app = typer.Typer(help="Values that are kept in an object store.", no_args_is_help=True)
+app.add_typer(offload_app, name="offload")
+
+
 @contextmanager
 def readable_errors() -> Iterator[None]:
     """Our own errors are sentences for the person at the terminal; anything else is a bug and keeps its traceback."""
@@ -53,7 +58,7 @@ def exit_code(error: PerdureError) -> int:
     match error:
         case ConfigurationError() | InvalidResource() | MigrationFilesChanged():
             return BAD_INPUT
-        case StoreUnavailable() | SchemaOutOfRange() | MigrationFailed():
+        case StoreUnavailable() | SchemaOutOfRange() | MigrationFailed() | PayloadsUnavailable():
             return NO_CONNECTION
         case _:
             return RUN_FAILED
@@ -297,6 +302,37 @@ def replay(
         typer.echo(tally.summary(), err=True)
     if not tally.ok:
         raise typer.Exit(RUN_FAILED)
+
+
+@offload_app.command("sweep")
+def offload_sweep(
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module", "--modules", help="Python module that registers the codecs; else those in PERDURE_MODULES."
+        ),
+    ] = None,
+    keep_days: Annotated[
+        int, typer.Option(min=2, max=3650, help="Leave the values of so many days before today alone.")
+    ] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would be removed.")] = False,
+) -> None:
+    """Remove values from the store of each `perdure.codecs.Offload` that no row of the database names any more.
+
+    It reads all rows of the database of PERDURE_DATABASE_URL once, in small statements: run it now and then, one at a
+    time. The store must be this database's alone. Exit code 2: no such codec is registered, or settings are wrong; 3:
+    the database or the store does not answer.
+    """
+    with readable_errors():
+        from perdure.cli import offloading
+        from perdure.worker.main import load_modules
+
+        names = tuple(module or ()) or tuple(filter(None, os.environ.get("PERDURE_MODULES", "").split(",")))
+        if not names:
+            raise ConfigurationError("name the modules that register the codecs with --module, or in PERDURE_MODULES")
+        swept = offloading.sweep_all(load_modules(names), keep_days=keep_days, dry_run=dry_run)
+        for line in offloading.lines(swept, dry_run=dry_run):
+            typer.echo(line)
 
 
 @app.command()
