@@ -265,9 +265,6 @@ CASES = [
     case("offload_steps", ["f000001", "f000100", "!offload:"], "workflow_steps_pkey", 1200),
     case("offload_keys", ["", "", 500, "!offload:"], "idempotency_keys_pkey", 500),
     case("offload_others", ["!offload:"], "", 250_000),  # reads these tables whole
-    case("offload_payloads", ["f000001", 500, "!offload:"], "workflow_payloads_pkey", 500),
-    case("offload_steps", ["f000001", "f000100", "!offload:"], "workflow_steps_pkey", 1200),
-    case("offload_others", ["!offload:"], "", 250_000),  # reads these tables whole
     case("list_steps", ["f000001", -1, 100, True], "workflows_pkey workflow_steps_pkey", 8),
     case("run_purge_calls", [100, 10_000], "workflows_gone messages_key event_waits_of", 2000),
     case(
