@@ -12,6 +12,7 @@ import asyncpg
 import perdure
 from perdure import testing
 from perdure.api import Step, Workflow
+from perdure.codecs import Compression, Encryption, Offload
 
 
 class Lines:
@@ -340,6 +341,13 @@ class Refused(Exception):
 
 
 assert_type(Refused(1), Refused)
+codecs: list[perdure.Codec] = [
+    Compression(at_least=10),
+    Encryption({"k": b"k" * 32, "old": "text"}, active="k"),
+    Offload("memory://typed", at_least=10, anon=True),
+]
+assert_type(Encryption.new_key(), str)
+Encryption({"k": 1})  # type: ignore[dict-item]
 assert_type(perdure.Portable("N", "m", 1, {}).code, int | str | None)
 perdure.error("refused", encode=1)  # type: ignore[arg-type]
 
