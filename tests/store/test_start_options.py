@@ -6,12 +6,13 @@ from typing import Any
 
 import asyncpg
 import pytest
+from perdure.model.listing import RunFilter, RunQuery
 from perdure.model.management import Cut, Fork
 from perdure.model.outcome import ErrorRecord, Failed
 from perdure.model.serialization import Serialization
 from perdure.model.start import NO_TIMEOUT
 from perdure.model.states import CancelMode, RunStatus
-from perdure.store import clients, runs, sweeps, wakes
+from perdure.store import clients, listing, runs, sweeps, wakes
 from perdure.store.clients import Holder, RunStart
 from perdure.store.management import manage
 
@@ -53,6 +54,8 @@ async def test_how_a_run_is_written_is_with_it_wherever_it_was_started(conn: Con
     portable, native = Serialization.PORTABLE, Serialization.NATIVE
     await add_worker(conn)
     await begin(conn, run_start("r1", serialization=portable), run_start("r2"))
+    seen = await listing.page(conn, RunQuery("ns", RunFilter()))
+    assert {run.id: run.serialization for run in seen.runs} == {"r1": portable, "r2": None}
     found = {run.id: run.serialization for run in await claim(conn)}
     assert found == {"r1": portable, "r2": None}
     here = await clients.start_here(conn, "w1", "", "ns", run_start("r3", serialization=native))

@@ -234,6 +234,15 @@ async def test_a_start_says_how_its_run_is_written(
     assert text.startswith("!sealed:") is (number is None)
 
 
+async def test_a_portable_start_by_name_is_refused_what_is_not_portable(client: perdure.Client) -> None:
+    options = perdure.StartOptions(serialization="portable")
+    with pytest.raises(perdure.EncodingFailed, match="portable"):
+        await client.start_by_name("elsewhere", [{1: 2}], options)
+    handle = await client.start_by_name("elsewhere", {"n": 1}, options)
+    found = await handle.details()
+    assert (found.input, found.serialization) == ('{"n":1}', perdure.Serialization.PORTABLE)
+
+
 async def test_a_message_of_a_client_says_how_it_is_written(conn: Connection, client: perdure.Client) -> None:
     handle = await client.start(pay, CARD, 7)
     await client.send(handle.id, {"n": 1}, serialization="portable")

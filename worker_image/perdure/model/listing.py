@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypedDict
 
 from perdure.errors import InvalidArgument
 from perdure.model.management import ID_LONGEST, ids_of
+from perdure.model.serialization import Serialization
 from perdure.model.start import ID_MAX, NAME_MAX, PARTITION_KEY_MAX, attributes_text, check_text
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 
@@ -34,7 +35,8 @@ class RunDetails:
     `name` is that of its resource, None without one. `forked_from` and `forked_at`: the run whose steps before that
     index it began with. `rewinds`: how often it was rewound. `version`: that of the workers that may take it, None
     before the first claim. `timeout` is seconds. `worker`: the worker that has it. `waiting_for`: a sentence on what it
-    waits for. `input`, `output` and `error` are JSON texts, None unless they were asked for.
+    waits for. `serialization`: how its values are written, if its start has said so. `input`, `output` and `error` are
+    texts as they are stored, None unless they were asked for: JSON, or `!name:` and what a serializer has written.
     """
 
     id: str
@@ -70,12 +72,13 @@ class RunDetails:
     input: str | None = None
     output: str | None = None
     error: str | None = None
+    serialization: Serialization | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepDetails:
     """One recorded step of a run. `attempts` counts failures that were followed by another attempt. `wake_at`: until
-    when it waits. `input`, `output` and `error` are JSON texts, None unless they were asked for."""
+    when it waits. `input`, `output` and `error` are as in `RunDetails`."""
 
     index: int
     name: str

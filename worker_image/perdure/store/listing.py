@@ -27,6 +27,7 @@ from perdure.model.listing import (
     StepDetails,
     StepQuery,
 )
+from perdure.model.serialization import from_number
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store import waiting
 from perdure.store.statements import sql
@@ -222,6 +223,7 @@ def _run(row: asyncpg.Record) -> RunDetails:
         input=row["input"],
         output=row["output"],
         error=row["error"],
+        serialization=from_number(row["serialization"]),
     )
 
 
