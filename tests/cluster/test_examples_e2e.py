@@ -67,6 +67,20 @@ async def test_an_approval_waits_for_its_signal(e2e: EndToEnd) -> None:
     assert "19.99 to ann" in status["output"]
 
 
+async def test_an_order_that_fails_or_is_taken_back_is_undone(e2e: EndToEnd) -> None:
+    await deployed(e2e, "saga")
+    for file in ("workflow", "waiting"):
+        await applied(e2e, f"saga/{file}.yaml")
+    failed = await e2e.finished("order-2001")
+    assert (failed["phase"], failed["message"]) == ("Failed", "nobody drives to atlantis")
+    assert [step["name"] for step in failed["steps"]][-2:] == ["refund", "release"]
+    await waits(e2e, "order-2002", "its courier")
+    await e2e.run("patch", "pwf", "order-2002", "--type", "merge", "-p", '{"spec": {"cancel": {"mode": "Compensate"}}}')
+    taken_back = await e2e.finished("order-2002")
+    assert taken_back["phase"] == "Cancelled"
+    assert [step["name"] for step in taken_back["steps"]][-2:] == ["refund", "release"]
+
+
 async def test_ten_thousand_items_are_done_by_the_pods_of_a_pool(e2e: EndToEnd) -> None:
     await deployed(e2e, "fanout")
     await applied(e2e, "fanout/workflow.yaml")

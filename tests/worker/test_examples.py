@@ -17,6 +17,7 @@ from examples.approval import flows as approval
 from examples.cron import flows as cron
 from examples.fanout import flows as fanout
 from examples.reminder import flows as reminder
+from examples.saga import flows as saga
 from tests.support.workerproc import working
 
 ITEMS = 10_000
@@ -146,3 +147,46 @@ async def test_an_expense_that_is_refused_pays_nothing(env: Environment) -> None
     handle = await env.start(approval.approve, "ann", 1999)
     await env.send(handle.id, {"granted": False, "by": "ben", "comment": "too much"}, "approval")
     assert await handle.result() == "refused by ben: too much"
+
+
+# -- what was done is undone
+
+
+async def undone(env: Environment, handle: perdure.Handle[str]) -> list[str]:
+    """What undid its steps, in order."""
+    history = await env.history(handle)
+    return history.outputs[history.names.index("perdure.undo") + 1 :]
+
+
+async def test_an_order_that_no_courier_takes_is_undone_after_its_last_attempt(env: Environment) -> None:
+    handle = await env.start(saga.place.options(id="o-1"), "1", 3, 4250, "atlantis")
+    await env.settle()
+    assert await handle.status() is RunStatus.DELAYED
+    await env.skip(timedelta(minutes=1))
+    with pytest.raises(saga.NoCourier, match="nobody drives to atlantis"):
+        await handle.result()
+    assert await undone(env, handle) == ["42.50 of payment-o-1/1 are given back", "3 pieces of hold-1 are back"]
+
+
+async def test_an_order_is_undone_when_nobody_has_come_for_two_weeks(env: Environment) -> None:
+    handle = await env.start(saga.place.options(id="o-2"), "2", 1, 1999, "france")
+    await env.skip(timedelta(days=14))
+    await env.skip(timedelta(minutes=1))
+    with pytest.raises(saga.NoCourier, match="nobody came for parcel-hold-2"):
+        await handle.result()
+    assert len(await undone(env, handle)) == 2
+
+
+async def test_an_order_that_the_customer_takes_back_is_undone(env: Environment) -> None:
+    handle = await env.start(saga.place.options(id="o-3"), "3", 1, 1999, "france")
+    await env.settle()
+    await handle.cancel("the customer has changed their mind", mode=perdure.CancelMode.COMPENSATE)
+    with pytest.raises(perdure.WorkflowCancelled):
+        await handle.result()
+    assert await undone(env, handle) == ["19.99 of payment-o-3/1 are given back", "1 pieces of hold-3 are back"]
+
+
+async def test_an_order_that_was_fetched_stays(env: Environment) -> None:
+    handle = await env.start(saga.place, "4", 1, 1999, "france")
+    await env.send(handle.id, "the post", "fetched")
+    assert await handle.result() == "parcel-hold-4 is with the post"
