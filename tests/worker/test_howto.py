@@ -18,6 +18,13 @@ from tests.support.mdblocks import GUIDE, Block, blocks, guides, runner_of
 from tests.support.terminal import Terminal, says
 from tests.support.workerproc import working
 
+PYTEST = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_PLUGINS": "pytest_asyncio.plugin,perdure.testing.plugin",
+    "PYTEST_ADDOPTS": "",
+}
+"""The reader's pytest has these two alone; the one of the tests has more."""
+
 
 async def run(block: Block, names: dict[str, Any]) -> None:
     source = "\n" * (block.line - 1) + block.text
@@ -33,9 +40,10 @@ async def test_a_guide_says_what_happens(db: str, guide: Path, monkeypatch: pyte
     """The first block of Python is the module that program and workers share, for commands under the name that its
     first line has. What it registers, other guides do not see."""
     mine = [block for block in blocks(guide) if runner_of(block) == GUIDE]
-    terminal = Terminal(tmp_path, {"PERDURE_DATABASE_URL": db, "PERDURE_LOG_LEVEL": "WARNING"})
+    terminal = Terminal(tmp_path, {"PERDURE_DATABASE_URL": db, **PYTEST})
     module = ModuleType(f"guide_{guide.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("ORDERS_DATABASE", db)  # of the guide to setting up the application
     registry = Registry()
     monkeypatch.setattr(registering, "default_registry", registry)
     first = next((block for block in mine if block.language == "python" and not block.kind), None)

@@ -99,6 +99,12 @@ def test_a_resource_on_a_page_is_accepted(block: Block, manifest: dict[str, Any]
             pytest.fail(f"{block.place}: nothing here knows a {other}")
 
 
+def test_every_guide_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    guides = sorted(page.name for page in (ROOT / "docs" / "how-to").glob("*.md"))
+    assert [name for name in guides if f"(how-to/{name})" not in index] == []
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     lost = []
     for page in pages():

@@ -58,6 +58,18 @@ def test_the_table_of_statuses_says_what_each_is_called_elsewhere() -> None:
     assert rows == [(status.name, status.dbos_name) for status in RunStatus]
 
 
+def test_the_page_has_the_layers_in_their_order() -> None:
+    (contract,) = [
+        each
+        for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        if each["name"].startswith("Inside perdure each layer")
+    ]
+    page = (ROOT / "docs/architecture.md").read_text()
+    (said,) = re.findall(r"`(errors ←[^`]+)`", page)
+    names = [each.replace("perdure.", "").replace(" | ", ", ") for each in reversed(contract["layers"])]
+    assert " ".join(said.split()) == " ← ".join(names)
+
+
 def test_every_dependency_has_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = list(project["dependencies"])
