@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import perdure
 from perdure.api import default_registry
@@ -111,7 +112,13 @@ MAKERS: dict[str, Make] = {
     "forked": forked,
     "rewound": rewound,
     "declared": declared,
+    "undone": run_of(flows.undone),
+    "portable": run_of(flows.in_portable, "Ada"),
+    "coded": run_of(flows.coded, [1, 2]),
 }
+
+SETTINGS: dict[str, dict[str, Any]] = {"coded": {"serializer": flows.Wrapped.name}}
+"""Of the worker that makes a history."""
 
 
 async def record(url: str, names: list[str]) -> dict[str, RunHistory]:
@@ -119,9 +126,11 @@ async def record(url: str, names: list[str]) -> dict[str, RunHistory]:
     with suppress(perdure.PerdureError):
         register(default_registry)
     found = {}
-    async with working(url, namespace=NAMESPACE, slots=20), perdure.Client(url, NAMESPACE) as client:
-        for name in names:
+    for name in names:
+        worker = working(url, namespace=NAMESPACE, slots=20, **SETTINGS.get(name, {}))
+        async with worker, perdure.Client(url, NAMESPACE) as client:
             found[name] = await client.export_history(await MAKERS[name](client, url))
+        default_registry.serializers.use()
     return found
 
 

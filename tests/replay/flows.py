@@ -7,6 +7,7 @@ new workflow, or a new step behind everything that a workflow does.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -223,6 +224,52 @@ async def patched() -> list[Any]:
         told.append(await add(1))
     await perdure.deprecate_patch("older-way")
     return [*told, await add(2)]
+
+
+@perdure.step(name="kept.take_back")
+async def take_back(n: int, why: str) -> str:
+    return f"{n} {why}"
+
+
+@perdure.workflow(name="kept.undone")
+async def undone() -> None:
+    """Fails, and its steps are undone."""
+    await add(1).undo(take_back, "first")
+    await add(2).undo(take_back, "second")
+    await refuse(7)
+
+
+@perdure.workflow(name="kept.portable", serialization="portable")
+async def in_portable(name: str) -> list[Any]:
+    """Values as other languages write them, and a failure."""
+    told: list[Any] = [name, await add(3)]
+    try:
+        await refuse(8)
+    except Refused as error:
+        told.append(error.cents)
+    await perdure.set_event("told", {"n": told}, serialization="native")
+    return told
+
+
+class Wrapped:
+    """A serializer whose texts show at once that they are none of JSON."""
+
+    name = "kept.wrapped"
+
+    def serialize(self, value: Any, /) -> str:
+        return "<" + json.dumps(value) + ">"
+
+    def deserialize(self, text: str, /) -> Any:
+        return json.loads(text[1:-1])
+
+
+perdure.register_serializer(Wrapped())
+
+
+@perdure.workflow(name="kept.coded")
+async def coded(items: list[int]) -> list[int]:
+    """Values of a serializer of one's own: recorded by a worker that has it configured."""
+    return [await add(each) for each in items]
 
 
 @perdure.workflow(name="kept.fails")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from perdure.errors import HistoryUnreadable
 from perdure.model.rows import RecordedStep
+from perdure.model.serialization import Serialization
 from perdure.model.states import RunStatus, StepStatus
 
 FORMAT = "perdure-history"
@@ -36,7 +37,7 @@ class RunHistory:
 
     `input`, `output`, `error` and `definition` are texts as they are stored, mostly JSON. `version`: that of the
     workers which ran it. `release`: the Perdure that has written this. `seed`: what chance in its body goes by instead
-    of its id. `rewinds`: how often it was rewound.
+    of its id. `rewinds`: how often it was rewound. `serialization`: what was chosen for its values.
     """
 
     id: str
@@ -53,6 +54,7 @@ class RunHistory:
     parent_id: str | None = None
     rewinds: int = 0
     seed: str | None = None
+    serialization: Serialization | None = None
     release: str = ""
 
     def to_json(self) -> str:
@@ -64,6 +66,7 @@ class RunHistory:
             "status": self.status.name,
             **_said(name=self.name, version=self.version, parent_id=self.parent_id, seed=self.seed),
             **({"rewinds": self.rewinds} if self.rewinds else {}),
+            **_said(serialization=self.serialization),
             **_payload("definition", self.definition),
             **_payload("input", self.input),
             **_payload("output", self.output),
@@ -118,6 +121,7 @@ class RunHistory:
             parent_id=_maybe(run, "parent_id", str, "run"),
             rewinds=_maybe(run, "rewinds", int, "run") or 0,
             seed=_maybe(run, "seed", str, "run"),
+            serialization=_serialization(run),
             release=_maybe(whole, "perdure", str, "the file") or "",
         )
 
@@ -199,6 +203,15 @@ def _status(data: Mapping[str, Any], kind: type[S], where: str) -> S:
         return kind[name]
     except KeyError:
         said = f"the status of {where} is {_shown(name)}, which is none that this release knows"
+        raise HistoryUnreadable(said) from None
+
+
+def _serialization(run: Mapping[str, Any]) -> Serialization | None:
+    name = _maybe(run, "serialization", str, "run")
+    try:
+        return None if name is None else Serialization(name)
+    except ValueError:
+        said = f"the serialization of run is {_shown(name)}, which is none that this release knows"
         raise HistoryUnreadable(said) from None
 
 

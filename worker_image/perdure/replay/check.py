@@ -8,20 +8,28 @@ recorded, harms none and is a note: nobody replays a run that has ended.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 from perdure.api import Workflow, registering
 from perdure.declarative.run import register
 from perdure.engine.codec import shorten
+from perdure.engine.encoding import MARK
 from perdure.engine.registry import Registry
-from perdure.errors import NotDeterministic, ReplayDiffers, UnexpectedStep
+from perdure.errors import (
+    CompensationFailed,
+    NotDeterministic,
+    PerdureError,
+    ReplayDiffers,
+    UnexpectedStep,
+    UnknownStep,
+)
 from perdure.model.history import RunHistory
 from perdure.model.outcome import Ending, ErrorRecord, Failed, Mismatch, Released, Succeeded
-from perdure.model.rows import DECLARED_WORKFLOW, UNDO, RecordedStep
+from perdure.model.rows import DECLARED_WORKFLOW
 from perdure.model.states import RunStatus
 from perdure.replay.execution import Replay
 from perdure.replay.report import Difference, Report
@@ -45,14 +53,14 @@ async def replay(
     if workflow is not None:
         known = workflow.definition.registry or known
         history = replace(history, workflow=workflow.name)
-    history = replace(history, steps=_of_the_body(history.steps))
     if history.workflow == DECLARED_WORKFLOW and DECLARED_WORKFLOW not in known.workflows:
         register(known)
     with ThreadPoolExecutor(1) as threads:
-        run = Replay(history, known, threads)
+        run = Replay(await _readable(history, known), known, threads)
         ending = await run.run()
-    met = len(history.steps) - len(run.recorded.left)
-    report = Report(history.id, history.workflow, len(history.steps), met, _difference(run, ending))
+    count = len(run.claimed.steps)
+    met = count - len(run.recorded.left)
+    report = Report(history.id, history.workflow, count, met, _difference(run, ending))
     if not report.ok:
         return report
     notes = tuple(_notes(run, ending))
@@ -61,9 +69,13 @@ async def replay(
     return replace(report, notes=notes)
 
 
-def _of_the_body(steps: Sequence[RecordedStep]) -> tuple[RecordedStep, ...]:
-    """Without what has undone them, in which a body has no part."""
-    return tuple(takewhile(lambda step: step.name != UNDO, steps))
+async def _readable(history: RunHistory, registry: Registry) -> RunHistory:
+    """With its result as JSON, if that can be read here."""
+    if history.output is None:
+        return history
+    with suppress(PerdureError):
+        return replace(history, output=await registry.serializers.fetch(history.output, "the recorded result"))
+    return history
 
 
 def _difference(run: Replay, ending: Ending) -> Difference | None:
@@ -85,6 +97,10 @@ def _difference(run: Replay, ending: Ending) -> Difference | None:
             return Difference(error.code or ReplayDiffers.code, f"{said}, and the run had succeeded")
         if error.code == NotDeterministic.code:
             return Difference(error.code, said)
+    for row in run.undoing:
+        if row.name not in run.registry.steps and not run.history.status.finished:
+            message = f"at index {row.index} step {row.name} undoes another, and it is not registered here"
+            return Difference(UnknownStep.code, message, row.index, row)
     if run.stuck:
         return Difference(ReplayDiffers.code, "the code awaits something that is no durable call, and it does not end")
     return None
@@ -132,10 +148,12 @@ def _notes(run: Replay, ending: Ending) -> Iterator[str]:
             yield f"the run had {how} here, and the code goes on with {run.beyond[0].name}"
         case Succeeded() if history.status is RunStatus.FAILED:
             yield "the run had failed, and the code succeeds"
-        case Succeeded(output) if not _same(output, history.output):
+        case Succeeded(output) if (history.output or "")[:1] != MARK and not _same(output, history.output):
             yield f"the result is {shorten(output, 200)}, and was {shorten(history.output or 'null', 200)}"
         case Failed(error) if not _same_error(error, history.error):
             before = ErrorRecord.from_json(history.error or "{}")
+            if before.code == CompensationFailed.code:
+                return  # it tells of both, of this end and of what could not be undone
             yield (
                 f"the run fails with {error.type}: {shorten(error.message, 200)}, and had failed with "
                 f"{before.type}: {shorten(before.message, 200)}"

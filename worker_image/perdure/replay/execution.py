@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from perdure.engine.backoff import Wait
 from perdure.engine.calls.calls import Calls
 from perdure.engine.calls.kinds import DurableCall, Kind
 from perdure.engine.context import Scope
 from perdure.engine.decide import Decision, Raise, Return
+from perdure.engine.encoding import Encoding
 from perdure.engine.execute import Execution
 from perdure.engine.failures import Failures
 from perdure.engine.history import History
@@ -31,7 +33,7 @@ from perdure.errors import ReleaseRequested
 from perdure.model.calls import Statuses
 from perdure.model.history import RunHistory
 from perdure.model.outcome import Ending, Mismatch
-from perdure.model.rows import ClaimedRun, RecordedStep, WaitingFor
+from perdure.model.rows import UNDO, ClaimedRun, RecordedStep, WaitingFor
 from perdure.model.states import RunStatus, StepStatus
 from perdure.replay.code import SourceLine, calling_line
 
@@ -67,25 +69,44 @@ class Built:
 
 
 class Recorded(History):
-    """The steps of a history. `moves` rises whenever one is met; `last` is the one that was met last."""
+    """The steps of a history. `moves` rises whenever one is met; `last` is the one that this task has met last."""
 
     def __init__(self, steps: Sequence[RecordedStep]) -> None:
         super().__init__(steps, None)
         self.moves = 0
-        self.last: RecordedStep | None = None
+        self._met: WeakKeyDictionary[asyncio.Task[Any], RecordedStep] = WeakKeyDictionary()
 
     def take(self, index: int) -> RecordedStep | None:
         """See `History.take`."""
         row = super().take(index)
         if row is not None:
             self.moves += 1
-            self.last = row
+            task = asyncio.current_task()
+            assert task is not None
+            self._met[task] = row
         return row
+
+    @property
+    def last(self) -> RecordedStep | None:
+        """See the class."""
+        task = asyncio.current_task()
+        return None if task is None else self._met.get(task)
 
     @property
     def left(self) -> list[RecordedStep]:
         """Those that no call has met, in order, without what has lost a race and is never awaited again."""
         return [row for _, row in sorted(self._rows.items()) if row.status is not StepStatus.DROPPED]
+
+
+class AsJson(Encoding):
+    """What is written is compared as JSON and goes nowhere: no serializer and no codec has to see it."""
+
+    def __init__(self, instead_of: Encoding) -> None:
+        super().__init__(portable=instead_of.portable, most=instead_of.most)
+
+    def begin(self, text: str, what: str) -> str:
+        """The text, of whatever length."""
+        return text
 
 
 class Nowhere:
@@ -143,7 +164,7 @@ class Replay(Execution):
     """One history, replayed once."""
 
     def __init__(self, history: RunHistory, registry: Registry, threads: Executor) -> None:
-        run = claimed(history)
+        run, self.undoing = claimed(history)
         self.history = history
         self.recorded = Recorded(run.steps)
         self.built: dict[int, Built] = {}
@@ -157,6 +178,7 @@ class Replay(Execution):
         self.stuck = False
         """Whether the body awaited something that is no durable call until the end."""
         super().__init__(run, registry, cast(StepLog, Nowhere(self)), threads=threads, unwind=UNWIND)
+        self.encoding = self.values.encoding = AsJson(self.encoding)
         self._steps = ReplaySteps(self, self.recorded, self.log, threads)
         self._calls = Calls(self, self._steps, self.log)
 
@@ -193,8 +215,9 @@ class Replay(Execution):
         text: str,
     ) -> PendingStep[Any]:
         """See `Execution.place`."""
+        call = super().place(scope, definition, args, kwargs, index, text)
         self._note(index, definition.name, text)
-        return super().place(scope, definition, args, kwargs, index, text)
+        return call
 
     def build(self, scope: Scope, kind: Kind[R]) -> DurableCall[R]:
         """See `Execution.build`."""
@@ -246,9 +269,15 @@ class Replay(Execution):
         self.interrupt(ReleaseRequested(OVER))
 
 
-def claimed(history: RunHistory) -> ClaimedRun:
-    """The run as a worker would have it. Its deadline and its cancel are over: they are no part of what is replayed."""
-    return ClaimedRun(
+def claimed(history: RunHistory) -> tuple[ClaimedRun, tuple[RecordedStep, ...]]:
+    """The run as a worker would have it, and the steps that undo others, in which the body has no part.
+
+    Its deadline and its cancel are over: they are no part of what is replayed.
+    """
+    undone = next((step.index for step in history.steps if step.name == UNDO), math.inf)
+    steps = tuple(step for step in history.steps if step.index < undone)
+    undoing = tuple(step for step in history.steps if step.index > undone)
+    run = ClaimedRun(
         id=history.id,
         fence=1,
         namespace=history.namespace,
@@ -263,8 +292,10 @@ def claimed(history: RunHistory) -> ClaimedRun:
         cancel_mode=None,
         suspended=False,
         deadline_in=None,
-        steps=history.steps,
+        steps=steps,
         parent_id=history.parent_id,
         rewinds=history.rewinds,
         seed=history.seed,
+        serialization=history.serialization,
     )
+    return run, undoing

@@ -9,6 +9,7 @@ import asyncpg
 
 from perdure.model.history import RunHistory
 from perdure.model.rows import RecordedStep
+from perdure.model.serialization import from_number
 from perdure.model.states import RunStatus
 from perdure.store.claims import history
 from perdure.store.statements import sql
@@ -40,6 +41,7 @@ async def export(connection: asyncpg.Connection[Any], run_id: str) -> RunHistory
         parent_id=row["parent_id"],
         rewinds=row["rewinds"],
         seed=row["seed"],
+        serialization=from_number(row["serialization"]),
         release=VERSION,
     )
 
