@@ -114,6 +114,7 @@ CASES = [
             [None] * N,
             [None] * N,
             [None] * N,
+            [None] * N,
         ),
         "",
         80,
@@ -166,13 +167,13 @@ CASES = [
     case("sweep_cascade_done", [[f"f{n:06}" for n in range(1, 100_000, 1000)]], "workflows_children", 1000),
     case(
         "client_start",
-        ["ns", False, NEW, *([each] * 500 for each in START), *([None] * 500 for _ in range(4))],
+        ["ns", False, NEW, *([each] * 500 for each in START), *([None] * 500 for _ in range(5))],
         "",
         10,
     ),
     case(
         "client_start_here",
-        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", "[]", "d", "{}", 1, 3],
+        ["w0002", "v1", NEW[0], "ns", "x", "workflow:x", "p", "q", 100, None, "", "[]", "d", "{}", 1, 3, 1],
         "workers_pkey",
         5,
     ),
