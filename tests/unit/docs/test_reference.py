@@ -26,6 +26,8 @@ RAISES_NOTHING = {
     "perdure.is_active",
     "perdure.now",
     "perdure.random",
+    "perdure.replay.Report.as_json",
+    "perdure.replay.Report.lines",
     "perdure.testing.DatabaseServer.clear",
     "perdure.testing.DatabaseServer.create",
     "perdure.testing.DatabaseServer.drop",
