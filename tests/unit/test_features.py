@@ -22,6 +22,10 @@ def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == page.render(load(ITEMS)), "`make features` writes it"
 
 
+def test_no_item_is_without_a_test() -> None:
+    assert [item.text for area in load(ITEMS) for item in area.items if not item.tests] == []
+
+
 def test_every_test_that_is_named_is_there() -> None:
     assert found.absent(named_tests(load(ITEMS))) == []
 
