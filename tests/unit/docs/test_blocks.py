@@ -1,10 +1,12 @@
 """No block of code stands in a page that nothing runs; what needs no database is run here."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 from typing import Any
 
+import perdure
 import pytest
 import yaml
 from perdure.resources.acceptance import Accepted, validate_worker_pool, validate_workflow, validate_workflow_signal
@@ -20,6 +22,7 @@ from tests.support.mdblocks import (
     SQL,
     Block,
     blocks,
+    is_guide,
     marked,
     pages,
     runner_of,
@@ -27,6 +30,16 @@ from tests.support.mdblocks import (
 
 EVERY = [block for page in pages() for block in blocks(page)]
 NAMESPACE = "default"
+PLACES: dict[str, Any] = {
+    "perdure": perdure,
+    "client": perdure.Client("postgresql://nowhere"),
+    "handle": perdure.Handle,
+}
+ELSEWHERE = {
+    *("perdure.dev", "perdure.leaders", "perdure.runs", "perdure.start_workflow"),  # a group of resources, tables, SQL
+    *("client.queues", "client.schedules"),  # of an object, not of its class
+    *("handle.get_result", "handle.signal"),  # of those from whom readers come
+}
 
 
 def test_every_block_is_run_by_a_test() -> None:
@@ -103,6 +116,22 @@ def test_every_guide_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     guides = sorted(page.name for page in (ROOT / "docs" / "how-to").glob("*.md"))
     assert [name for name in guides if f"(how-to/{name})" not in index] == []
+
+
+def test_code_in_sentences_names_what_there_is() -> None:
+    """Of guides: `perdure.X`, `client.X` and `handle.X`."""
+    lost = []
+    for page in [each for each in pages() if is_guide(each) or each.name == "README.md"]:
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        for code in re.findall(r"`([^`\n]+)`", text):
+            for place, name in re.findall(r"(?<![\w/.])(perdure|client|handle)\.([a-zA-Z_]\w*)", code):
+                if not (hasattr(PLACES[place], name) or f"{place}.{name}" in ELSEWHERE or is_module(place, name)):
+                    lost.append(f"{page.name}: {code}")
+    assert lost == []
+
+
+def is_module(place: str, name: str) -> bool:
+    return place == "perdure" and importlib.util.find_spec(f"perdure.{name}") is not None
 
 
 def test_links_between_pages_lead_somewhere() -> None:
