@@ -6,7 +6,8 @@ import perdure
 import pytest
 from perdure.errors import CompensationFailed, InvalidArgument, WorkflowCancelled, WorkflowNotRewindable
 from perdure.model.states import CancelMode, RunStatus, StepStatus
-from perdure.store import sweeps
+from perdure.store import runs, sweeps
+from perdure.telemetry import names
 from perdure.worker.link import Connection
 
 from tests.support.pgwait import eventually
@@ -42,8 +43,9 @@ async def shut(client: perdure.Client) -> perdure.Handle[str]:
 async def test_a_run_that_fails_for_good_undoes_what_it_had_done_the_last_first(
     client: perdure.Client, db: str, conn: Connection
 ) -> None:
-    async with working(db):
+    async with working(db) as worker:
         handle = await shut(client)
+    assert worker.metrics.value(names.RUNS_UNDONE, "ns", "u.order", "complete") == 1
     assert await given_back(conn) == ["b", "a"]
     steps = await client.list_steps("r")
     assert [(step.name, step.status) for step in steps[2:]] == [
@@ -95,12 +97,13 @@ async def test_killed_while_it_undoes_another_worker_goes_on_from_there(
 async def test_what_cannot_be_undone_is_told_with_the_failure_and_a_resume_tries_it_again(
     client: perdure.Client, db: str, conn: Connection
 ) -> None:
-    async with working(db):
+    async with working(db) as worker:
         handle = await client.start(flows.half.options(id="r"), "g", "fixed")
         with pytest.raises(CompensationFailed, match="1 of 3 steps could not be undone") as told:
             await handle.result(SOON)
         assert (type(told.value.error), str(told.value.error)) == (ValueError, "g is shut")
         assert [str(each) for each in told.value.failures] == ["fixed is shut"]
+        assert worker.metrics.value(names.RUNS_UNDONE, "ns", "u.half", "incomplete") == 1
         assert await given_back(conn) == ["c", "a"]
         await open_gate(conn, "fixed")
         await client.resume("r")
@@ -211,8 +214,6 @@ async def test_between_two_attempts_of_what_undoes_the_run_waits_without_a_slot(
 
 
 async def test_the_run_is_removed_with_what_it_had_promised(client: perdure.Client, db: str, conn: Connection) -> None:
-    from perdure.store import runs
-
     async with working(db):
         await shut(client)
         assert await conn.fetchval("SELECT count(*) FROM perdure.undos") == 2

@@ -156,6 +156,13 @@ RUNS_FINISHED = Metric(
     "Runs that ended in this process, by outcome: succeeded, failed, cancelled, recovery_attempts_exceeded.",
     ("namespace", "workflow", "outcome"),
 )
+RUNS_UNDONE = Metric(
+    "perdure_runs_undone_total",
+    Kind.COUNTER,
+    "Runs that ended in this process once their steps were undone, by outcome: complete, incomplete (some could not "
+    "be undone).",
+    ("namespace", "workflow", "outcome"),
+)
 RUNS_GIVEN_BACK = Metric(
     "perdure_runs_given_back_total",
     Kind.COUNTER,

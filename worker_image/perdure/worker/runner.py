@@ -14,7 +14,14 @@ from typing import assert_never
 
 from perdure.engine.execute import DEADLINE, Execution
 from perdure.engine.registry import Registry
-from perdure.errors import CancelRequested, ControlSignal, OwnershipLost, ReleaseRequested, WorkflowConflict
+from perdure.errors import (
+    CancelRequested,
+    CompensationFailed,
+    ControlSignal,
+    OwnershipLost,
+    ReleaseRequested,
+    WorkflowConflict,
+)
 from perdure.model.outcome import Cancelled, Ending, ErrorRecord, Failed, Lost, Mismatch, Parked, Released
 from perdure.model.rows import ClaimedRun, OwnedFlags, RecordedStep
 from perdure.model.states import CancelMode, RunStatus
@@ -148,6 +155,8 @@ class RunningRun:
         self._tell(_settle_of(status, ending), ending)
         if status in _OUTCOMES:
             metrics.count(names.RUNS_FINISHED, run.namespace, run.workflow, _OUTCOMES[status])
+            if run.undoes and status in (RunStatus.FAILED, RunStatus.CANCELLED):
+                metrics.count(names.RUNS_UNDONE, run.namespace, run.workflow, _undone(ending))
         elif status is RunStatus.WAITING:
             again = bool(run.steps) and not self._journal.progress
             metrics.count(names.RUNS_GIVEN_BACK, "parked_again" if again else "parked")
@@ -246,6 +255,12 @@ _BY_STATUS = {
 
 _DETAILED = frozenset({Settle.MISMATCHED, Settle.GIVEN_UP, Settle.PARKED, Settle.RELEASED})
 """Beside failures: ends of which more is said."""
+
+
+def _undone(ending: Ending) -> str:
+    """Whether all that was to be undone is."""
+    half = isinstance(ending, Failed) and ending.error.code == CompensationFailed.code
+    return "incomplete" if half else "complete"
 
 
 def _settle_of(status: RunStatus, ending: Ending) -> Settle:
