@@ -140,6 +140,50 @@ async def test_a_run_whose_key_a_worker_lacks_is_kept_for_one_that_has_it(db: st
             assert await handle.result(timeout=SOON) == len(SECRET) * 2
 
 
+class Declined(Exception):
+    def __init__(self, card: str) -> None:
+        super().__init__("the card was declined")
+        self.card = card
+
+
+async def test_what_an_exception_carries_is_as_secret_as_the_values(db: str) -> None:
+    codec, registry = Encryption({"k": OLD}), Registry()
+    registry.serializers.add_codec(codec)
+
+    @step(name="charge", registry=registry, max_attempts=2, interval=0)
+    async def charge() -> None:
+        raise Declined("4000 1234")
+
+    @workflow(name="codecs.charge", registry=registry, max_run_attempts=1)
+    async def flow() -> None:
+        await charge()
+
+    @workflow(name="codecs.parent", registry=registry, max_run_attempts=1)
+    async def parent() -> str:
+        handle = await flow.start()
+        try:
+            await handle.result()
+        except perdure.MaxStepRetriesExceeded as error:
+            return str([each.card for each in error.errors if isinstance(each, Declined)])
+        return ""
+
+    async with working(db, registry, codecs=("aes-gcm",)), perdure.Client(db, "ns", codecs=[codec]) as client:
+        handle = await client.start(parent)
+        assert await handle.result(timeout=SOON) == "['4000 1234', '4000 1234']"
+        with pytest.raises(perdure.MaxStepRetriesExceeded) as caught:
+            await client.handle(f"{handle.id}-0").result(timeout=SOON)
+        assert [getattr(each, "card", "") for each in caught.value.errors] == ["4000 1234"] * 2
+    connection = await connect(db, application_name="look")
+    texts = await connection.fetch(
+        "SELECT concat(error, output, input, attempt_errors) AS text FROM perdure.workflow_steps"
+        " UNION ALL SELECT concat(error, output, input) FROM perdure.workflow_payloads"
+    )
+    await connection.close()
+    assert len(texts) == 5
+    assert not any("4000" in row["text"] for row in texts)
+    assert any("the card was declined" in row["text"] for row in texts)
+
+
 async def test_an_outage_of_the_store_is_waited_out_and_no_step_is_done_again(
     db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

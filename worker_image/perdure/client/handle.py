@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from perdure.client import managed
 from perdure.client.outcome import Expected
 from perdure.engine.encoding import MARK, MAX_PAYLOAD_BYTES
+from perdure.engine.sealing import SEALED, opened
 from perdure.errors import InvalidArgument, WaitTimeout
+from perdure.model.outcome import ErrorRecord
 from perdure.model.start import Seconds, positive_seconds
 from perdure.model.states import RunStatus
 from perdure.store import clients as store
@@ -163,7 +165,10 @@ class Handle(Generic[R]):
         return found
 
     async def _readable(self, sight: RunSight) -> RunSight:
-        """With its result as JSON. Raises `UnknownSerialization`, `DecodingFailed`."""
+        """With its result as JSON, and its error opened. Raises `UnknownSerialization`, `DecodingFailed`."""
+        if sight.error is not None and SEALED in sight.error:
+            error = await asyncio.to_thread(opened, ErrorRecord.from_json(sight.error), self._serializers)
+            sight = replace(sight, error=error.to_json())
         if sight.output is None or sight.output[:1] != MARK:
             return sight
         text = await self._serializers.fetch(sight.output, f"the result of run {self.id}")

@@ -33,8 +33,8 @@ class Encryption:
 
     A value of a key that this process does not have is `UnknownSerialization`: its run is kept for a worker that has
     it. One that was changed in the database is `DecodingFailed`. What stays readable: how long a value is, names of
-    workflows and steps, errors, and everything else that is no value. A value is not bound to its row: who can write to
-    the database can put one in the place of another.
+    workflows and steps, class, message and code of errors, and everything else that is no value. A value is not bound
+    to its row: who can write to the database can put one in the place of another.
 
     Raises `InvalidArgument`, and `ConfigurationError` without the extra.
     """

@@ -97,7 +97,7 @@ def made(found: ErrorType, record: ErrorRecord) -> Exception:
 def portable_data(raised: str, message: str) -> tuple[Any, Any]:
     """Code and data in the form that others read. The data are its author's, or its attributes by name, with `args`
     where the message does not say them."""
-    if not raised or raised == LOST:
+    if not raised.startswith("{") or raised == LOST:
         return None, None
     carried = json.loads(raised)
     code = carried.get("code", carried.get("attributes", {}).get("code"))

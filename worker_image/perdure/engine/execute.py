@@ -385,7 +385,7 @@ class Execution:
             ending = self._stop.ending
         assert ending is not None
         if isinstance(ending, Failed):
-            ending = Failed(self.values.failure(ending.error))
+            ending = Failed(self.values.sealed(ending.error))
         if isinstance(ending, Succeeded) and self.unawaited:
             names = ", ".join(f"{name} ({index})" for index, name in self.unawaited.items())
             logger.warning("run %s: steps were called and never awaited: %s", self.claimed.id, names)

@@ -83,7 +83,7 @@ class Steps:
                     case Return(output):
                         return self._read_back(call, output)
                     case Raise(error, failures):
-                        raise rebuild(error, failures, call.name)
+                        raise rebuild(error, self._run.values.legible(failures), call.name)
                     case Diverged(error):
                         self._run.abort(Mismatch(error), error.message)
                         raise self._run.signal()
@@ -202,7 +202,7 @@ class Steps:
             if error is None:
                 return value
             if isinstance(then, GiveUp):
-                raise rebuild(then.error, failures, call.name) from error
+                raise rebuild(then.error, self._run.values.legible(failures), call.name) from error
             text = None
             await self._wait(call, failures, then.seconds)
 
@@ -328,7 +328,7 @@ class Steps:
         record = self._run.values.failure(describe(error))
         if is_outage(error):
             return failures, record, RetryIn(OUTAGE_SECONDS)
-        failures = failures.plus(record)
+        failures = failures.plus(self._run.values.sealed(record))
         declined = isinstance(error, NEVER_AGAIN) or not _worth_retrying(options, error)
         then = after_failure(call.definition.policy, call.name, failures, record, declined=declined)
         return failures, record, then
@@ -339,7 +339,7 @@ class Steps:
         match then:
             case RetryIn(seconds):
                 # Not an outcome, replay does not look at it: it tells people why the step waits.
-                last = replace(record, attempts=()).to_json()
+                last = self._run.values.text_of(replace(record, attempts=()))
                 write = self._write(call, index, StepStatus.RETRYING, failures, error=last, wake_in=seconds)
             case GiveUp(error):
                 write = self._write(call, index, StepStatus.FAILED, failures, error=self._run.values.text_of(error))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.engine.codec import encode
 from perdure.engine.context import current_scope
 from perdure.engine.encoding import MARK, PLAIN, Encoding, input_encoding
-from perdure.engine.failures import describe, portable
+from perdure.engine.failures import Failures, describe, portable
+from perdure.engine.sealing import SEALED, legible, opened, sealed
 from perdure.errors import DecodingFailed, PerdureError, UnknownSerialization
 from perdure.model.outcome import ErrorRecord, Mismatch
 from perdure.model.rows import RecordedStep
@@ -64,22 +65,44 @@ class Values:
         try:
             return await self._patiently(lambda: self._run.registry.serializers.fetch(text, what))
         except (UnknownSerialization, DecodingFailed) as error:
-            self._run.abort(Mismatch(describe(error, step)), error.message)
-            raise self._run.signal() from error
+            raise self._unreadable(error, step) from error
 
     def failure(self, record: ErrorRecord) -> ErrorRecord:
-        """As the failures of this run and of its steps are recorded."""
+        """As the failures of this run and of its steps are raised."""
         return portable(record) if self.encoding.portable else record
 
+    def sealed(self, record: ErrorRecord) -> ErrorRecord:
+        """As they are stored."""
+        return sealed(self.failure(record), self.encoding)
+
     def text_of(self, record: ErrorRecord) -> str:
-        """The same, as it is stored."""
-        return self.failure(record).to_json()
+        """The text of that."""
+        return self.sealed(record).to_json()
+
+    def opened(self, record: ErrorRecord, step: str = "") -> ErrorRecord:
+        """A stored failure, as it is raised. Where it cannot be read here the run is kept, and the signal raised."""
+        try:
+            return opened(record, self._run.registry.serializers)
+        except (UnknownSerialization, DecodingFailed) as error:
+            raise self._unreadable(error, step) from error
+
+    def legible(self, failures: Failures) -> Failures:
+        """The failures of a step as they are raised; of what cannot be read here only what all may read."""
+        serializers = self._run.registry.serializers
+        return Failures(failures.count, tuple(legible(each, serializers) for each in failures.errors))
 
     async def row(self, row: RecordedStep) -> RecordedStep:
-        """A recorded step with input and output as JSON. Raises as `read`."""
+        """A recorded step with input and output as JSON, and its error opened. Raises as `read`."""
         what = f"what is recorded of step {row.name} at index {row.index}"
         output = None if row.output is None else await self.read(row.output, what, row.name)
-        return replace(row, input=await self.read(row.input, what, row.name), output=output)
+        error = row.error
+        if error is not None and SEALED in error:
+            error = self.opened(ErrorRecord.from_json(error), row.name).to_json()
+        return replace(row, input=await self.read(row.input, what, row.name), output=output, error=error)
+
+    def _unreadable(self, error: PerdureError, step: str) -> BaseException:
+        self._run.abort(Mismatch(describe(error, step)), error.message)
+        return self._run.signal()
 
     async def _patiently(self, attempt: Callable[[], Awaitable[str]]) -> str:
         pause = PAUSE_FIRST
@@ -132,7 +155,9 @@ def input_of_child(
 
 def marked(row: RecordedStep) -> bool:
     """Whether something in this row is no JSON."""
-    return row.input[:1] == MARK or (row.output is not None and row.output[:1] == MARK)
+    if row.input[:1] == MARK or (row.output is not None and row.output[:1] == MARK):
+        return True
+    return row.error is not None and SEALED in row.error
 
 
 def begun(value: Any, what: str, choice: Serialization | SerializationName | None) -> tuple[str, Encoding]:

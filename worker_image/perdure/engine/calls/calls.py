@@ -156,8 +156,9 @@ class Calls:
 
     def fail_as(self, at: Place, record: ErrorRecord) -> Exception:
         """Record this failure; what to raise."""
-        record = self.run.values.failure(record)
-        self.record(self.write(at, StepStatus.FAILED, error=record.to_json()))
+        values = self.run.values
+        record = values.failure(values.opened(record, at.call.name))
+        self.record(self.write(at, StepStatus.FAILED, error=values.text_of(record)))
         return at.call.kind.rebuild(record)
 
     async def wait(self, wait: Wait) -> None:
