@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from threading import Event
 from typing import Any
 
 import perdure
@@ -26,6 +27,26 @@ class Sealed:
 
 
 SEALED = Sealed()
+
+
+class Stuck:
+    """A codec whose outside never answers."""
+
+    name = "stuck"
+    blocking = True
+
+    def encode(self, text: str) -> str | None:
+        print("the codec was asked", flush=True)
+        Event().wait()
+        return text
+
+    def decode(self, text: str) -> str:
+        return text
+
+
+def register_stuck() -> None:
+    """Another bootstrap hook."""
+    perdure.register_codec(Stuck())
 
 
 def register() -> None:

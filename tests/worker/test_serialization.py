@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -193,6 +194,18 @@ async def test_a_worker_process_does_not_start_with_a_serializer_that_nobody_has
     with WorkerProcess(db, modules=FLOWS, serializer="sealed") as worker:
         assert await worker.ended() != 0
         assert "there is no serializer sealed" in worker.text()
+
+
+async def test_a_codec_that_never_answers_keeps_no_process_from_ending(
+    db: str, conn: Connection, plain: perdure.Client
+) -> None:
+    await plain.start_by_name("sealed.default", [CARD], perdure.StartOptions(id="s"))
+    hook = f"{FLOWS}:register_stuck"
+    with WorkerProcess(db, modules=FLOWS, bootstrap=hook, codecs="stuck", drain_seconds=1.0) as worker:
+        await worker.writes("the codec was asked")
+        worker.send(signal.SIGTERM)
+        await worker.ended()
+    assert await conn.fetchval("SELECT status FROM perdure.workflows WHERE id = 's'") == RunStatus.ENQUEUED
 
 
 async def test_a_serializer_is_registered_once_for_the_process() -> None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic_core import from_json, to_json
@@ -32,6 +35,12 @@ NAME = re.compile(r"[a-z0-9_.-]{1,63}")
 
 RESERVED = frozenset({"json", "native", "default", "portable", "portable_json", "rust_serde", "pickle"})
 """Names that mean something else already, here or in other engines; beside all that begin with `perdure`."""
+
+CODEC_THREADS = "perdure-codec"
+"""How the names of the threads begin in which codecs talk to something outside."""
+
+_threads = ThreadPoolExecutor(32, thread_name_prefix=CODEC_THREADS)
+"""As many as values may be under way at once; a value of a megabyte is in memory some times in each."""
 
 MAX_LAYERS = 16
 """More names before one value are no value: what reads it would go on for ever."""
@@ -228,7 +237,7 @@ class Serializers:
         """`read`, in a thread where that may take long."""
         if text[:1] != MARK:
             return text
-        return await asyncio.to_thread(self.read, text, what) if self.blocking else self.read(text, what)
+        return await beside(self.read, text, what) if self.blocking else self.read(text, what)
 
     def _add(self, layer: _Serialized | _Coded) -> None:
         known = self._layers.get(layer.name)
@@ -253,7 +262,14 @@ async def written(text: str, encoding: Encoding, what: str) -> str:
     """What is stored for this JSON. Raises `EncodingFailed`, and what a codec says that cannot reach what it talks
     to."""
     text = encoding.begin(text, what)
-    return await asyncio.to_thread(encoding.finish, text, what) if encoding.blocking else text
+    return await beside(encoding.finish, text, what) if encoding.blocking else text
+
+
+async def beside(function: Callable[[str, str], str], text: str, what: str) -> str:
+    """What the function makes of the text, in a thread. Not in those of asyncio, for which a process waits at its end:
+    nobody is left to hear what a codec says that does not come back."""
+    call = partial(copy_context().run, function, text, what)
+    return await asyncio.get_running_loop().run_in_executor(_threads, call)
 
 
 def _check(given: Any, what: str, methods: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from perdure.engine.context import current_scope
 from perdure.engine.encoding import MARK, PLAIN, Encoding, input_encoding
 from perdure.engine.failures import Failures, describe, portable
 from perdure.engine.sealing import SEALED, legible, opened, sealed
+from perdure.engine.serialization import beside
 from perdure.errors import DecodingFailed, PerdureError, UnknownSerialization
 from perdure.model.outcome import ErrorRecord, Mismatch
 from perdure.model.rows import RecordedStep
@@ -56,7 +57,7 @@ class Values:
         """What is stored, where an encoding has begun. Raises `EncodingFailed`, and the signal of a stopped run."""
         if not encoding.blocking:
             return text
-        return await self._patiently(lambda: asyncio.to_thread(encoding.finish, text, what))
+        return await self._patiently(lambda: beside(encoding.finish, text, what))
 
     async def read(self, text: str, what: str, step: str = "") -> str:
         """The JSON of a stored text. Where it cannot be read here the run is kept, and the signal raised."""

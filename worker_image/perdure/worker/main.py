@@ -23,6 +23,7 @@ from types import FrameType
 from perdure.api import default_registry
 from perdure.declarative import register as register_declared
 from perdure.engine.registry import Registry
+from perdure.engine.serialization import CODEC_THREADS
 from perdure.errors import ConfigurationError, PerdureError
 from perdure.store.pool import database_url
 from perdure.telemetry import logs, names
@@ -217,13 +218,13 @@ def _status_api(metrics: Metrics) -> StatusApi | None:
 
 
 def run_process(entry: Callable[[], int] = main) -> None:
-    """Run `main` and end the process with its code, even if threads of step bodies still run: nobody waits for
-    them any more, and what they would still do is dropped by the fence."""
+    """Run `main` and end the process with its code, even if threads of step bodies and codecs still run: nobody waits
+    for them any more, and what they would still do is dropped by the fence."""
     code = entry()
     sys.stdout.flush()
     sys.stderr.flush()
     for thread in threading.enumerate():
-        if thread.name.startswith(STEP_THREADS):
+        if thread.name.startswith((STEP_THREADS, CODEC_THREADS)):
             thread.join(THREAD_GRACE)
             if thread.is_alive():
                 os._exit(code)
