@@ -118,6 +118,7 @@ async def test_a_deadline_and_a_cancel_have_no_say_while_a_run_undoes(
     async with working(db):
         handle = await client.start(flows.slow.options(id="r", timeout=60), "g", "until")
         await until_effect(conn, "r", "b", "begun")
+        assert (await handle.details()).undoes
         await conn.execute("UPDATE perdure.workflows SET deadline_at = now()")
         assert await sweeps.cancel_overdue(conn, 10) == []
         for mode in CancelMode:
@@ -125,6 +126,7 @@ async def test_a_deadline_and_a_cancel_have_no_say_while_a_run_undoes(
         await open_gate(conn, "until")
         with pytest.raises(ValueError, match="g is shut"):
             await handle.result(SOON)
+        assert not (await handle.details()).undoes
     assert await given_back(conn) == ["b", "a"]
 
 

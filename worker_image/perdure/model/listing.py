@@ -35,8 +35,9 @@ class RunDetails:
     `name` is that of its resource, None without one. `forked_from` and `forked_at`: the run whose steps before that
     index it began with. `rewinds`: how often it was rewound. `version`: that of the workers that may take it, None
     before the first claim. `timeout` is seconds. `worker`: the worker that has it. `waiting_for`: a sentence on what it
-    waits for. `serialization`: how its values are written, if its start has said so. `input`, `output` and `error` are
-    texts as they are stored, None unless they were asked for: JSON, or `!name:` and what a serializer has written.
+    waits for. `undoes`: it undoes its steps, or is about to, and then it ends. `serialization`: how its values are
+    written, if its start has said so. `input`, `output` and `error` are texts as they are stored, None unless they were
+    asked for: JSON, or `!name:` and what a serializer has written.
     """
 
     id: str
@@ -73,6 +74,7 @@ class RunDetails:
     output: str | None = None
     error: str | None = None
     serialization: Serialization | None = None
+    undoes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

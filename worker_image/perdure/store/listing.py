@@ -224,6 +224,7 @@ def _run(row: asyncpg.Record) -> RunDetails:
         output=row["output"],
         error=row["error"],
         serialization=from_number(row["serialization"]),
+        undoes=row["undoes"],
     )
 
 

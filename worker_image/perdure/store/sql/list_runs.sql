@@ -5,7 +5,7 @@ SELECT h.id, h.namespace, h.name, h.workflow, h.status, h.pool, h.queue, h.prior
        h.parent_id, h.parent_step, h.forked_from, h.forked_at, h.rewinds, h.deduplication_id, h.attributes,
        extract(epoch FROM h.timeout)::float8 AS timeout, h.deadline_at, h.wake_at, h.created_at, h.started_at,
        h.finished_at, h.run_attempts, h.recoveries, h.suspended, h.cancel_mode, h.cancel_reason, h.waiting_for,
-       h.worker_id, h.serialization, p.input, p.output, p.error
+       h.worker_id, h.serialization, h.status < 50 AND coalesce(h.undo, 0) > 0 AS undoes, p.input, p.output, p.error
   FROM (SELECT w.*
           FROM perdure.workflows w
          WHERE w.id = ANY($1::text[]) AND NOT w.deleted
