@@ -35,6 +35,7 @@ class Kind(StrEnum):
     RERUN = "finished_steps_rerun"
     ZOMBIE = "zombie_writes"
     STUCK = "runs_stuck"
+    DIFFERS = "histories_differing"
 
 
 @dataclass(frozen=True)

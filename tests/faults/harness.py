@@ -17,6 +17,7 @@ from tests.faults.clients import ClientFaults, Clients
 from tests.faults.database import Database, database
 from tests.faults.inject import Injector
 from tests.faults.load import Load
+from tests.faults.replays import differing
 from tests.faults.workers import FaultyWorker
 from tests.support.postgres import PostgresServer
 from tests.support.workerproc import connect_again
@@ -94,7 +95,7 @@ async def session(
                 task.cancel()
             await asyncio.wait([progress, *keepers])
         found = await read(base)
-        outcome.problems = judge(load.runs.values(), found)
+        outcome.problems = judge(load.runs.values(), found) + await differing(base, found.runs)
         _fill(outcome, found, pool)
         outcome.statements += clients.proxy.struck
         outcome.story = await _story(outcome.problems, found, base, pool)

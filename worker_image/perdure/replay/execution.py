@@ -242,6 +242,11 @@ class Replay(Execution):
         racing = self.determinism.racing
         return [row for row in self.recorded.left if row.index not in racing and not self._is_built(row)]
 
+    def _may_be_over(self) -> bool:
+        """Whether it is no wonder that nothing more comes: everything is met of a run that had not come to an end of
+        its own."""
+        return not self.recorded.left and self.history.status not in (RunStatus.SUCCEEDED, RunStatus.FAILED)
+
     def _is_built(self, row: RecordedStep) -> bool:
         built = self.built.get(row.index)
         return built is not None and built.name == row.name
@@ -262,8 +267,9 @@ class Replay(Execution):
                 continue
             if self.held and not self.recorded.left:
                 break
-            if loop.time() - since > (GRACE if self.held else PATIENCE):
-                self.stuck = not self.held
+            limit = GRACE if self.held or self._may_be_over() else PATIENCE
+            if loop.time() - since > limit:
+                self.stuck = limit == PATIENCE
                 break
             await asyncio.sleep(LOOK_PAUSE)
         self.interrupt(ReleaseRequested(OVER))
