@@ -112,6 +112,30 @@ async def test_what_cannot_be_undone_is_told_with_the_failure_and_a_resume_tries
     assert await given_back(conn) == ["c", "a", "b"]
 
 
+async def test_a_transaction_is_undone_by_another_one(client: perdure.Client, db: str, conn: Connection) -> None:
+    async with working(db):
+        handle = await client.start(flows.books.options(id="r"), "g")
+        with pytest.raises(ValueError, match="g is shut"):
+            await handle.result(SOON)
+    assert [row["name"] for row in await conn.fetch("SELECT name FROM public.gates")] == ["seat: too late"]
+
+
+async def test_a_run_that_waits_for_its_next_attempt_is_undone_when_it_is_cancelled_so(
+    client: perdure.Client, db: str, conn: Connection
+) -> None:
+    async with working(db, run_attempts=2):
+        handle = await client.start(flows.order.options(id="r"), "g")
+
+        async def delayed() -> bool:
+            return await handle.status() is RunStatus.DELAYED
+
+        await eventually(delayed, "the first attempt has failed")
+        assert await handle.cancel(mode=CancelMode.COMPENSATE) is RunStatus.ENQUEUED
+        with pytest.raises(WorkflowCancelled):
+            await handle.result(SOON)
+    assert await given_back(conn) == ["b", "a"]
+
+
 async def test_a_deadline_and_a_cancel_have_no_say_while_a_run_undoes(
     client: perdure.Client, db: str, conn: Connection
 ) -> None:

@@ -1,6 +1,7 @@
 """Workflows for the tests of undoing: what they take they give back."""
 
 import asyncio
+from typing import Any
 
 import perdure
 
@@ -111,3 +112,21 @@ async def parent() -> None:
 @perdure.workflow(name="u.cancels")
 async def cancels(run_id: str) -> str:
     return str(await perdure.cancel(run_id, mode=perdure.CancelMode.COMPENSATE))
+
+
+@perdure.transaction(name="u.book")
+async def book(connection: Any, label: str) -> str:
+    await connection.execute("INSERT INTO public.gates VALUES ($1)", label)
+    return label
+
+
+@perdure.transaction(name="u.unbook")
+async def unbook(connection: Any, label: str, why: str) -> None:
+    await connection.execute("DELETE FROM public.gates WHERE name = $1", label)
+    await connection.execute("INSERT INTO public.gates VALUES ($1)", f"{label}: {why}")
+
+
+@perdure.workflow(name="u.books")
+async def books(name: str) -> str:
+    await book("seat").undo(unbook, "too late")
+    return await opened(name)
