@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from perdure.model.outcome import Cancelled, Failed, Lost, Parked, Released, Suc
 from perdure.model.states import StepStatus
 
 from tests.support.memorylog import MemoryLog, MemoryRun
+from tests.support.sealing import SEALED, Outside
 
 MAX_CLAIMS = 200
 
@@ -241,6 +242,52 @@ def test_a_cancelled_program_ends_cancelled_or_as_it_would_have(threads, root, t
         ending = await asyncio.wait_for(task, 30)
         assert ending == Cancelled("x") or ending == expected or isinstance(ending, Parked)
         assert program.world.reruns == []
+
+    asyncio.run(check())
+
+
+class Changing(Program):
+    """One whose workers are configured otherwise at each claim: values of several serializers stand side by side."""
+
+    def __init__(self, root: Any, threads: Executor, uses: list[tuple[str, list[str]]]) -> None:
+        super().__init__(root, threads)
+        self.registry.serializers.add(SEALED)
+        self.registry.serializers.add_codec(Outside())
+        self._uses = iter(uses)
+
+    async def claim(self, trouble: tuple[str, int]) -> Any:
+        serializer, codecs = next(self._uses, ("sealed", ["outside"]))
+        self.registry.serializers.use(serializer, codecs)
+        return await super().claim(trouble)
+
+    def read(self, text: str) -> str:
+        return self.registry.serializers.read(text, "a value")
+
+
+ways = st.lists(st.sampled_from([("", []), ("sealed", []), ("", ["outside"]), ("sealed", ["outside"])]), max_size=6)
+
+
+@given(programs, troubles, ways)
+@settings(max_examples=60)
+def test_a_program_gives_the_same_result_however_its_values_are_written(threads, root, troubles, uses):
+    async def check() -> None:
+        calm = Program(root, threads)
+        expected = await calm.until_done([])
+        program = Changing(root, threads, uses)
+        ending = await program.until_done(troubles)
+        assert type(ending) is type(expected)
+        if isinstance(ending, Succeeded):
+            assert program.read(ending.output) == expected.output
+        else:
+            assert (ending.error.type, ending.error.message) == (expected.error.type, expected.error.message)
+        assert program.world.reruns == []
+        assert program.world.undurable == []
+        rows = program.run.rows
+        program.run.rows = {
+            index: replace(row, input=program.read(row.input), output=row.output and program.read(row.output))
+            for index, row in rows.items()
+        }
+        assert _rows(program) == _rows(calm)
 
     asyncio.run(check())
 
