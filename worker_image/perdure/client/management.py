@@ -166,8 +166,9 @@ async def resume(self: Client, run_id: str, workflow: Workflow[..., Any] | None 
 
     Its recorded steps stay; those whose failure ended it are done again, with all their attempts. Attempts, deadline
     and deduplication id of the run are cleared, a timeout is counted anew. Nothing happens to one that has succeeded or
-    goes on by itself. From an execution that has not ended yet it is taken away: that one writes no more. Durable on
-    return. Raises `NonExistentWorkflow`, `StoreUnavailable`.
+    goes on by itself. One that has begun to undo its steps goes on with that, and tries again what failed of it. From
+    an execution that has not ended yet it is taken away: that one writes no more. Durable on return. Raises
+    `NonExistentWorkflow`, `StoreUnavailable`.
     """
     await carry_out(self._database, self._watcher, [run_id_of(run_id)], Resume())
     return self.handle(run_id, workflow)
@@ -224,8 +225,9 @@ async def fork(
     one has its input, workflow, namespace, pool, queue, priority, partition, timeout and attributes, its events and
     stream values as they were at the cut, no deduplication id, and no version: any worker may take it. `id`: that of
     the new run; the same fork made again gives the run that is there. `children`: ids of kept child runs, each with
-    that of the run which stands for it in the fork. Durable on return. Raises `NonExistentWorkflow`, `InvalidArgument`
-    where there is no such step or child, `ConflictingWorkflow` when the id is another run's, `StoreUnavailable`.
+    that of the run which stands for it in the fork. It undoes only what it does itself. Durable on return. Raises
+    `NonExistentWorkflow`, `InvalidArgument` where there is no such step or child, and for a cut that would keep steps
+    which were undone; `ConflictingWorkflow` when the id is another run's, `StoreUnavailable`.
     """
     [made] = await carry_out(self._database, self._watcher, [run_id_of(run_id)], fork_of(id, at, children))
     return self.handle(made.id, workflow)
@@ -243,8 +245,8 @@ async def rewind(
     `to`: where to cut, as in `fork`. Messages that those steps received are in the inbox again, events and streams are
     as before them, children that they started and that go on are cancelled. What the steps did elsewhere stays done.
     Done again they start children with new ids and have new idempotency keys. Durable on return; not repeated when an
-    answer is lost. Raises `WorkflowNotRewindable` while it has not ended, `NonExistentWorkflow`, `InvalidArgument`
-    where there is no such step, `StoreUnavailable`.
+    answer is lost. Raises `WorkflowNotRewindable` while it has not ended, and for a cut that would keep steps that were
+    undone; `NonExistentWorkflow`, `InvalidArgument` where there is no such step, `StoreUnavailable`.
     """
     await carry_out(self._database, self._watcher, [run_id_of(run_id)], Rewind(cut_of(to)))
     return self.handle(run_id, workflow)
