@@ -21,6 +21,7 @@ from tests.faults.database import Database
 from tests.faults.expectation import STEP_NAMES, Expected, ExpectedStep
 from tests.faults.load import Seen, Started
 from tests.faults.model import expected
+from tests.faults.numbered import legible
 from tests.faults.programs import Program
 
 EARLY = timedelta(milliseconds=50)
@@ -80,7 +81,7 @@ async def read(database: Database) -> Evidence:
     # The workers' clock, which only goes forward, is this process' own; so is the database's time of day.
     ahead = time.time() - time.monotonic()
     found = Evidence(
-        runs={row["id"]: row for row in await database.rows("report")},
+        runs={row["id"]: legible(row) for row in await database.rows("report")},
         rerun=list(await database.rows("rerun", ahead)),
         zombies=list(await database.rows("zombies")),
         odd=list(await database.rows("odd", ahead)),
@@ -89,7 +90,7 @@ async def read(database: Database) -> Evidence:
         key_uses=(await database.rows("key_uses"))[0]["times"],
     )
     for row in await database.rows("steps"):
-        found.steps.setdefault(row["workflow_id"], {})[row["step_index"]] = row
+        found.steps.setdefault(row["workflow_id"], {})[row["step_index"]] = legible(row)
     for row in await database.rows("bodies"):
         found.bodies.setdefault(row["run"], {})[row["step_index"], row["attempt"]] = row["times"]
     return found
@@ -140,6 +141,7 @@ def covered(found: Evidence) -> Counter[str]:
     patches = sum(row["name"] == STEP_NAMES["patch"] for row in steps)
     undone = sum(row["name"] == STEP_NAMES["back"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     seen = {
+        "outputs_by_a_serializer": sum(row.get("numbered", False) for row in steps),
         "changes_patched": patches,
         "steps_undone": undone,
         "starts_refused": refused,

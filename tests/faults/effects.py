@@ -18,7 +18,10 @@ import asyncpg
 from perdure.engine.context import current_scope
 from perdure.store.pool import connection_errors
 
+from tests.faults import numbered
 from tests.faults.sql import text
+
+assert numbered.writer  # whose import has registered its serializer
 
 RETRY_SECONDS = 0.05
 

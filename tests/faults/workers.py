@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.faults.numbered import writer
 from tests.faults.programs import LEASE
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import CLOCK_OFF, clock_offset
@@ -67,11 +68,16 @@ class FaultyWorker:
         """Begin a new process."""
         offset = clock_offset(self._seed, self.number, self._starts)
         release = f"release-{(self.number + self._starts) % VERSIONS}"
+        serializer = writer(self.number, self._starts)
         self._starts += 1
         if offset:
             self._count[CLOCK_OFF] += 1
-        path = os.pathsep.join([str(SKEWED), str(ROOT), str(ROOT / "worker_image")])
-        self._process.start(PYTHONPATH=path, FAULTS_CLOCK_OFFSET=str(offset), PERDURE_VERSION=release)
+        self._process.start(
+            PYTHONPATH=os.pathsep.join([str(SKEWED), str(ROOT), str(ROOT / "worker_image")]),
+            FAULTS_CLOCK_OFFSET=str(offset),
+            PERDURE_VERSION=release,
+            PERDURE_SERIALIZER=serializer,
+        )
 
     @property
     def alive(self) -> bool:
