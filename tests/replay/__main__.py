@@ -115,9 +115,13 @@ MAKERS: dict[str, Make] = {
     "undone": run_of(flows.undone),
     "portable": run_of(flows.in_portable, "Ada"),
     "coded": run_of(flows.coded, [1, 2]),
+    "packed": run_of(flows.packed, "kept"),
 }
 
-SETTINGS: dict[str, dict[str, Any]] = {"coded": {"serializer": flows.Wrapped.name}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "coded": {"serializer": flows.Wrapped.name},
+    "packed": {"codecs": ("zlib", "aes-gcm")},
+}
 """Of the worker that makes a history."""
 
 

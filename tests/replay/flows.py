@@ -18,6 +18,7 @@ from uuid import UUID
 import asyncpg
 import perdure
 from perdure import Cut
+from perdure.codecs import Compression, Encryption
 from pydantic import BaseModel
 
 IDEMPOTENT = "kept-"
@@ -270,6 +271,21 @@ perdure.register_serializer(Wrapped())
 async def coded(items: list[int]) -> list[int]:
     """Values of a serializer of one's own: recorded by a worker that has it configured."""
     return [await add(each) for each in items]
+
+
+perdure.register_codec(Compression())
+perdure.register_codec(Encryption({"kept": "a2VwdCBmb3IgZXZlciwgYW5kIG5vIHNlY3JldCBhdCA="}))
+
+
+@perdure.step(name="kept.repeat")
+async def repeat(text: str, times: int) -> str:
+    return text * times
+
+
+@perdure.workflow(name="kept.packed")
+async def packed(text: str) -> str:
+    """Values that are compressed, then encrypted."""
+    return (await repeat(text, 500))[:100] + await repeat(text, 2)
 
 
 @perdure.workflow(name="kept.fails")
