@@ -40,6 +40,7 @@ generate: venv ## write the generated files anew: CRDs, reference pages
 	@.venv/bin/python -m perdure.resources.crdgen --write
 	@.venv/bin/python -m perdure.telemetry.reference docs/reference/metrics.md
 	@.venv/bin/python -m perdure_operator.reference docs/reference/settings.md
+	@.venv/bin/python -m perdure.cli.reference docs/reference/commands.md
 	@PYTHONPATH=hack .venv/bin/python -m apidocs --write
 
 histories: venv ## keep histories of this release in tests/replay/histories, replayed for ever
