@@ -26,9 +26,7 @@ def main() -> int:
     lines, shown = closing(areas, problems)
     print(*lines, sep="\n")
     known = sum(result is Result.PASSED for result in last.values())
-    print(
-        f"{len(tests)} tests, {known} of them seen passing in .cache/test; the others were not run here since they changed"
-    )
+    print(f"{len(tests)} tests, {known} seen passing in .cache/test; the others were not run here since they changed")
     PAGE.write_text(page.render(areas))
     total = sum(len(area.items) for area in areas)
     print(f"{total} items, {shown} shown, {total - shown} missing")
