@@ -65,15 +65,15 @@ async def test_a_body_whose_run_was_taken_leaves_nothing(db: str, conn: Connecti
 
 @pytest.mark.parametrize("mode", CancelMode)
 async def test_a_cancel_does_not_wait_for_the_body(db: str, conn: Connection, mode: CancelMode) -> None:
-    """A graceful one lets it end and keeps what it did, an immediate one leaves nothing."""
+    """An immediate one leaves nothing, the others let it end and keep what it did."""
     await enqueue(conn, "sql.gated", "g", run_id="r1")
     async with working(db):
         await until_effect(conn, "r1", "g", "written")
         await runs.cancel(conn, "r1", mode, "why")
-        if mode is CancelMode.GRACEFUL:
+        if mode is not CancelMode.IMMEDIATE:
             await open_gate(conn, "g")
         assert await finished(conn, "r1") is RunStatus.CANCELLED
-    assert await value(conn) == (1 if mode is CancelMode.GRACEFUL else 0)
+    assert await value(conn) == (0 if mode is CancelMode.IMMEDIATE else 1)
     assert ("after", "done") not in await effects(conn, "r1")
 
 
