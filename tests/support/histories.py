@@ -47,3 +47,36 @@ async def recorded(engine: Engine, flow: Any, *args: Any, **options: Any) -> Run
 async def replayed(history: RunHistory, engine: Engine, *, strict: bool = False) -> Report:
     """Through the text of a file, as from a file."""
     return await replay(RunHistory.from_json(history.to_json()), registry=engine.registry, strict=strict)
+
+
+NEVER_RUN = "the body of a step ran in a replay"
+
+
+def steps_of(engine: Engine, *names: str) -> list[Any]:
+    def one(name: str) -> Any:
+        async def body(n: int) -> int:
+            return n + 1
+
+        return engine.step(body, name=name)
+
+    return [one(name) for name in names]
+
+
+def never_run(engine: Engine, *names: str) -> list[Any]:
+    def one(name: str) -> Any:
+        async def body(n: int) -> int:
+            raise AssertionError(NEVER_RUN)
+
+        return engine.step(body, name=name)
+
+    return [one(name) for name in names]
+
+
+async def two_steps(engine: Engine) -> Any:
+    first, second = steps_of(engine, "first", "second")
+
+    @engine.workflow
+    async def order(n: int) -> int:
+        return int(await second(await first(n)))
+
+    return order

@@ -1,8 +1,6 @@
 """A recorded history against the present code: how far it goes, and the first thing that does not fit."""
 
 import asyncio
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,52 +10,11 @@ from perdure.errors import ReplayDiffers
 from perdure.model.calls import RunOutcome
 from perdure.model.outcome import Succeeded
 from perdure.model.states import RunStatus, StepStatus
-from perdure.replay import execution, replay
+from perdure.replay import replay
 from perdure.store.clients import ExistingRun
 
 from tests.support.engine import Engine
-from tests.support.histories import history_of, recorded, replayed
-
-NEVER_RUN = "the body of a step ran in a replay"
-
-
-@pytest.fixture
-def present() -> Iterator[Engine]:
-    """The code of now, beside that of before (`engine`), under the same names."""
-    threads = ThreadPoolExecutor(2)
-    yield Engine(threads)
-    threads.shutdown(wait=True)
-
-
-def steps_of(engine: Engine, *names: str) -> list[Any]:
-    def one(name: str) -> Any:
-        async def body(n: int) -> int:
-            return n + 1
-
-        return engine.step(body, name=name)
-
-    return [one(name) for name in names]
-
-
-def never_run(engine: Engine, *names: str) -> list[Any]:
-    def one(name: str) -> Any:
-        async def body(n: int) -> int:
-            raise AssertionError(NEVER_RUN)
-
-        return engine.step(body, name=name)
-
-    return [one(name) for name in names]
-
-
-async def two_steps(engine: Engine) -> Any:
-    first, second = steps_of(engine, "first", "second")
-
-    @engine.workflow
-    async def order(n: int) -> int:
-        return int(await second(await first(n)))
-
-    return order
-
+from tests.support.histories import NEVER_RUN, history_of, never_run, recorded, replayed, steps_of, two_steps
 
 # -- the same code
 
@@ -348,100 +305,6 @@ async def test_an_error_that_was_not_there_is_the_difference(engine: Engine, pre
     assert found is not None
     assert "KeyError" in found.message
     assert "the run had succeeded" in found.message
-
-
-async def test_a_body_that_gives_a_call_up_by_itself_is_not_deterministic(engine: Engine) -> None:
-    [one] = steps_of(engine, "one")
-
-    @engine.workflow
-    async def flow() -> int:
-        task = asyncio.create_task(perdure.recv("t"))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.sleep(0)
-        return int(await one(1))
-
-    found = (await replayed(history_of(engine.run_of(flow)), engine)).difference
-    assert found is not None
-    assert found.code == "PRD-315"
-
-
-async def test_a_body_that_awaits_something_else_for_ever_is_given_up(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(execution, "PATIENCE", 0.05)
-
-    @engine.workflow
-    async def flow() -> None:
-        await asyncio.Event().wait()
-
-    open_run = history_of(engine.run_of(flow))
-    found = (await replayed(replace(open_run, status=RunStatus.SUCCEEDED, output="null"), engine)).difference
-    assert found is not None
-    assert "no durable call" in found.message
-    assert (await replayed(open_run, engine)).ok, "a run that was stopped there may have waited as well"
-
-
-async def test_a_body_that_awaits_something_else_for_a_while_is_waited_for(engine: Engine) -> None:
-    [one] = steps_of(engine, "one")
-
-    @engine.workflow
-    async def flow() -> int:
-        await one(1)
-        await asyncio.sleep(0.05)
-        return int(await one(2))
-
-    assert (await replayed(await recorded(engine, flow), engine, strict=True)).ok
-
-
-# -- other ends, which harm nobody
-
-
-async def test_a_step_added_at_the_end_is_a_note_and_only_a_strict_replay_minds(
-    engine: Engine, present: Engine
-) -> None:
-    history = await recorded(engine, await two_steps(engine), 1)
-    first, second, third = never_run(present, "first", "second", "third")
-
-    @present.workflow
-    async def order(n: int) -> int:
-        return int(await third(await second(await first(n))))
-
-    report = await replayed(history, present)
-    assert report.ok
-    assert report.notes == ("the run had succeeded here, and the code goes on with third",)
-    found = (await replayed(history, present, strict=True)).difference
-    assert found is not None
-    assert (found.code, found.name) == ("PRD-318", "third")
-    assert found.line is not None
-
-
-async def test_another_result_is_a_note(engine: Engine, present: Engine) -> None:
-    history = await recorded(engine, await two_steps(engine), 1)
-    first, second = steps_of(present, "first", "second")
-
-    @present.workflow
-    async def order(n: int) -> int:
-        return 10 * int(await second(await first(n)))
-
-    report = await replayed(history, present)
-    assert report.ok
-    assert report.notes == ("the result is 30, and was 3",)
-
-
-async def test_a_step_added_to_a_run_under_way_behind_its_record_is_no_difference(
-    engine: Engine, present: Engine
-) -> None:
-    history = replace(await recorded(engine, await two_steps(engine), 1), status=RunStatus.RUNNING, output=None)
-    first, second, third = never_run(present, "first", "second", "third")
-
-    @present.workflow
-    async def order(n: int) -> int:
-        return int(await third(await second(await first(n))))
-
-    report = await replayed(history, present, strict=True)
-    assert report.ok
-    assert report.notes == ()
 
 
 # -- with a workflow at hand

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import perdure
-import pytest
 from perdure.model.rows import UNDO, RecordedStep
 from perdure.model.states import RunStatus, StepStatus
 
@@ -34,13 +31,6 @@ class Elsewhere:
 
     def decode(self, text: str, /) -> str:
         return self.there[text]
-
-
-@pytest.fixture
-def present() -> Iterator[Engine]:
-    threads = ThreadPoolExecutor(2)
-    yield Engine(threads)
-    threads.shutdown(wait=True)
 
 
 def order_in(engine: Engine, **options: Any) -> Any:
