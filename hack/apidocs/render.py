@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from apidocs.signatures import signature, telling
 from apidocs.source import Found, Unknown, file_of, members, module, public_names, resolve
@@ -134,8 +134,17 @@ def prose(text: str) -> list[str]:
     found: list[str] = []
     for example, group in groupby(paragraphs, is_code):
         texts = list(group)
-        found += ["```python\n" + "\n\n".join(texts) + "\n```"] if example else texts
+        found += [f"```python\n{spaced(texts)}\n```"] if example else texts
     return found
+
+
+def spaced(examples: list[str]) -> str:
+    """Examples that stand behind each other, as the formatter wants them: two lines beside what is defined."""
+    text = examples[0]
+    for before, after in pairwise(examples):
+        defines = any(part.startswith(("@", "def ", "async def ", "class ")) for part in (before, after))
+        text += f"\n\n\n{after}" if defines else f"\n\n{after}"
+    return text
 
 
 def is_code(paragraph: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import perdure
-from apidocs.render import LONGEST_PAGE, everything, is_code, methods, pages, prose
+from apidocs.render import LONGEST_PAGE, everything, is_code, methods, pages, prose, spaced
 from apidocs.signatures import signature, telling
 from apidocs.source import Found, resolve
 from apidocs.topics import TOPICS
@@ -101,6 +101,7 @@ def test_an_example_in_a_docstring_is_told_from_a_sentence() -> None:
     assert is_code("async with app:\n    await greet.start('Ada')")
     assert not is_code("A sentence about `f(x)`.")
     assert not is_code("done")
+    assert spaced(["f(1)", "def g():\n    h()", "g()"]) == "f(1)\n\n\ndef g():\n    h()\n\n\ng()"
     assert prose("One.\n\nf(1)\n\ng(2)\n\nTwo.") == ["One.", "```python\nf(1)\n\ng(2)\n```", "Two."]
 
 
