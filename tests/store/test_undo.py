@@ -145,6 +145,17 @@ async def test_what_is_suspended_is_undone_all_the_same(conn: Connection) -> Non
     assert (again.undoes, again_too.changed) == (True, False)
 
 
+async def test_a_suspended_run_that_is_cancelled_so_goes_on_undoing_in_the_claim_that_begins(conn: Connection) -> None:
+    run = await promised(conn, 0)
+    await runs.upsert(conn, new_run("r1", generation=1, suspended=True))
+    await write(conn, run, ending=Released("suspended"))
+    await runs.cancel(conn, "r1", CancelMode.COMPENSATE, "enough")
+    [again] = await claim(conn, "w1")
+    plan = await begin(conn, again)
+    assert (plan.index, plan.flags.suspended, plan.flags.cancel_mode) == (1, False, None)
+    assert (await row(conn))[4] is False
+
+
 async def test_no_deadline_ends_a_run_that_undoes(conn: Connection) -> None:
     run = await failed(conn, 0)
     await conn.execute("UPDATE perdure.workflows SET deadline_at = now() - interval '1 hour'")

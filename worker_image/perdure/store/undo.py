@@ -67,8 +67,9 @@ async def begin(connection: asyncpg.Connection[Any], claim: Claim, seq: int) -> 
 
 
 def _plan(row: asyncpg.Record, flags: OwnedFlags, parts: list[asyncpg.Record] | tuple[()]) -> Plan:
-    if flags.cancel_mode is CancelMode.COMPENSATE:
-        flags = OwnedFlags(None, False, flags.wake_seq)  # this has answered it
+    # A cancel that compensates is answered by this, and a suspension does not count any more.
+    cancel = None if flags.cancel_mode is CancelMode.COMPENSATE else flags.cancel_mode
+    flags = OwnedFlags(cancel, False, flags.wake_seq)
     return Plan(
         flags=flags,
         index=row["undo_at"],
