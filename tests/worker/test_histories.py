@@ -141,6 +141,16 @@ async def test_the_newest_runs_of_a_database_are_replayed(
     assert "0 replayed" in none.stderr
 
 
+async def test_only_runs_that_have_not_ended_are_replayed_where_that_is_asked_for(
+    recorded: RunHistory, db: str
+) -> None:
+    async with perdure.Client(db) as client:
+        handle = await client.start(waits)
+    shown = await command("replay", "--module", MODULE, "--from-database", "--unfinished", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert [each["run_id"] for each in json.loads(shown.stdout)["histories"]] == [handle.id]
+
+
 async def test_a_replay_names_what_differs_and_what_cannot_be_read_and_goes_on(
     recorded: RunHistory, tmp_path: Path
 ) -> None:

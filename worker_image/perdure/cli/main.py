@@ -272,6 +272,9 @@ def replay(
         bool, typer.Option("--from-database", help="Replay the newest runs of the database of PERDURE_DATABASE_URL.")
     ] = False,
     workflow: Annotated[str | None, typer.Option(help="With --from-database: runs of this workflow only.")] = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="With --from-database: runs only that have not ended.")
+    ] = False,
     namespace: Annotated[str, typer.Option(help="With --from-database: the namespace of the runs.")] = "default",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="With --from-database: how many runs.")] = 100,
     strict: Annotated[bool, typer.Option("--strict", help="Runs that have ended must also end as they did.")] = False,
@@ -294,7 +297,7 @@ def replay(
             raise ConfigurationError("name the modules that define the workflows with --module, or in PERDURE_MODULES")
         tally = replays.Tally(strict, load_modules(names), (lambda _: None) if as_json else typer.echo)
         if from_database:
-            replays.replay_database(replays.Selection(namespace, workflow, limit), tally)
+            replays.replay_database(replays.Selection(namespace, workflow, limit, unfinished), tally)
         else:
             replays.replay_files(files or [], tally)
         if as_json:

@@ -14,6 +14,7 @@ from perdure.engine.registry import Registry
 from perdure.errors import ConfigurationError, HistoryUnreadable, NonExistentWorkflow
 from perdure.model.history import RunHistory
 from perdure.model.listing import RunFilters
+from perdure.model.states import RunStatus
 from perdure.replay import Report, replay
 
 MAX_PAGE = 100
@@ -32,11 +33,13 @@ def export(run_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs of a database are replayed: the newest `limit` of a namespace, of one workflow or of all."""
+    """Which runs of a database are replayed: the newest `limit` of a namespace, of one workflow or of all, and of these
+    all or only those that have not ended."""
 
     namespace: str
     workflow: str | None
     limit: int
+    unfinished: bool = False
 
 
 @dataclass(slots=True)
@@ -122,6 +125,8 @@ def replay_database(selection: Selection, tally: Tally) -> None:
 async def _newest(client: Client, selection: Selection) -> AsyncIterator[str]:
     left, after = selection.limit, None
     named: RunFilters = {} if selection.workflow is None else {"workflow": selection.workflow}
+    if selection.unfinished:
+        named["status"] = [status for status in RunStatus if not status.finished]
     while left > 0:
         page = await client.list_workflows(limit=min(left, MAX_PAGE), after=after, **named)
         for run in page.runs:
