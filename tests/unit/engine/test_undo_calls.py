@@ -129,3 +129,22 @@ async def test_a_promise_that_cannot_be_written_fails_the_run_or_gives_it_back(s
     claim.log.promise = refuse
     assert isinstance(await claim.ending(), Released)
     assert shop.done == []
+
+
+async def test_a_step_that_is_written_where_it_is_called_can_be_undone_too(engine: Engine) -> None:
+    shop = Shop(engine)
+
+    async def weigh() -> int:
+        return 7
+
+    @engine.workflow
+    async def flow() -> None:
+        await (
+            perdure.run_step("weigh", weigh)
+            .undo(shop.refund, "too heavy")
+            .map_error(lambda error: KeyError(str(error)))
+        )
+        await shop.refuse()
+
+    await shop.undone(engine.run_of(flow))
+    assert shop.done == [("refund", 7, "too heavy", "card")]
