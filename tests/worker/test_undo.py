@@ -346,6 +346,26 @@ async def test_a_worker_that_dies_with_a_run_to_be_undone_leaves_it_to_another(
     assert await given_back(conn) == ["a"]
 
 
+async def test_a_parked_run_is_resumed_and_cancelled_to_be_undone(
+    client: perdure.Client, db: str, conn: Connection
+) -> None:
+    async with working(db):
+        handle = await client.start(flows.waits.options(id="r"))
+
+        async def waiting() -> bool:
+            return await handle.status() is RunStatus.WAITING
+
+        await eventually(waiting, "the run waits", SOON)
+    await conn.execute("UPDATE perdure.workflows SET status = 80, finished_at = now(), wake_at = NULL")
+    assert await handle.cancel(mode=CancelMode.COMPENSATE) is RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED
+    await client.resume("r")
+    await handle.cancel(mode=CancelMode.COMPENSATE)
+    async with working(db):
+        with pytest.raises(WorkflowCancelled):
+            await handle.result(SOON)
+    assert await given_back(conn) == ["b", "a"]
+
+
 async def test_a_resume_takes_the_cancel_back_as_long_as_nothing_is_undone(
     client: perdure.Client, db: str, conn: Connection
 ) -> None:
