@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
 import perdure
+import pytest
+from perdure.errors import PayloadsUnavailable
 from perdure.model.rows import UNDO, RecordedStep
 from perdure.model.states import RunStatus, StepStatus
+from perdure.replay import execution
 
 from tests.support.engine import Engine
 from tests.support.histories import recorded, replayed
@@ -73,6 +77,46 @@ async def test_values_of_a_codec_that_is_not_here_are_told_by_its_name_and_place
     assert "elsewhere" in found.message
     assert found.line is not None
     assert found.line.text == "paid = await step(cents)"
+
+
+async def test_values_that_are_fetched_slowly_are_waited_for_also_beside_a_call_that_waits(engine: Engine) -> None:
+    class Slow(Elsewhere):
+        def decode(self, text: str, /) -> str:
+            time.sleep(2 * execution.GRACE)
+            return super().decode(text)
+
+    engine.registry.serializers.add_codec(Slow())
+    flow = order_in(engine)
+    engine.registry.serializers.use("", ["elsewhere"])
+    history = await recorded(engine, flow, 1)
+    held = replace(history.steps[1], status=StepStatus.RUNNING, output=None, input="[2]")
+    history = replace(history, steps=(history.steps[0], held, history.steps[2]), status=RunStatus.RUNNING, output=None)
+    report = await replayed(history, engine)
+    assert report.ok, report
+    assert report.replayed == 3
+
+
+async def test_values_that_cannot_be_fetched_end_the_replay_with_a_sentence(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away(Elsewhere):
+        away = False
+
+        def decode(self, text: str, /) -> str:
+            if self.away:
+                raise PayloadsUnavailable("no answer")
+            return super().decode(text)
+
+    monkeypatch.setattr(execution, "PATIENCE", 0.2)
+    codec = Away()
+    engine.registry.serializers.add_codec(codec)
+    engine.registry.serializers.use("", ["elsewhere"])
+    history = await recorded(engine, order_in(engine), 1)
+    codec.away = True
+    found = (await replayed(replace(history, output=None), engine)).difference
+    assert found is not None
+    assert found.code == PayloadsUnavailable.code
+    assert "cannot be read" in found.message
 
 
 async def test_in_gather_the_call_is_named_whose_value_cannot_be_read(engine: Engine) -> None:

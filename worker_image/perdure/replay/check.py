@@ -22,6 +22,7 @@ from perdure.engine.registry import Registry
 from perdure.errors import (
     CompensationFailed,
     NotDeterministic,
+    PayloadsUnavailable,
     PerdureError,
     ReplayDiffers,
     UnexpectedStep,
@@ -81,6 +82,10 @@ async def _readable(history: RunHistory, registry: Registry) -> RunHistory:
 def _difference(run: Replay, ending: Ending) -> Difference | None:
     if isinstance(ending, Mismatch):
         return _mismatch(run, ending.error)
+    if run.unread:
+        return Difference(
+            PayloadsUnavailable.code, "a recorded value cannot be read: what its codec asks does not answer"
+        )
     if isinstance(ending, Failed) and _same_error(ending.error, run.history.error):
         return None
     if isinstance(ending, Failed) and not run.began:

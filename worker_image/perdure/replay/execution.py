@@ -29,6 +29,7 @@ from perdure.engine.pending import PendingCall, PendingStep
 from perdure.engine.registry import Registry, StepDefinition
 from perdure.engine.select import PendingSelect
 from perdure.engine.steps import Steps
+from perdure.engine.stored import Values
 from perdure.errors import ReleaseRequested
 from perdure.model.calls import Statuses
 from perdure.model.history import RunHistory
@@ -109,6 +110,26 @@ class AsJson(Encoding):
         return text
 
 
+class Reading(Values):
+    """Reads what is recorded; says while it does, as a codec may have to fetch it."""
+
+    __slots__ = ("_replay",)
+
+    def __init__(self, run: Replay) -> None:
+        super().__init__(run)
+        self._replay = run
+        self.encoding = AsJson(self.encoding)
+
+    async def read(self, text: str, what: str, step: str = "") -> str:
+        """See `Values.read`."""
+        self._replay.reading += 1
+        try:
+            return await super().read(text, what, step)
+        finally:
+            self._replay.reading -= 1
+            self._replay.recorded.moves += 1
+
+
 class Nowhere:
     """A log that takes nothing and has nothing to say: who asks it waits for ever."""
 
@@ -175,10 +196,15 @@ class Replay(Execution):
         """How many calls wait for the end."""
         self.mismatch: tuple[Mismatch, RecordedStep | None] | None = None
         """The first thing that does not fit, and the recorded step that it does not fit to."""
+        self.reading = 0
+        """How many recorded values are being read."""
         self.stuck = False
         """Whether the body awaited something that is no durable call until the end."""
+        self.unread = False
+        """Whether a recorded value was still being read then."""
         super().__init__(run, registry, cast(StepLog, Nowhere(self)), threads=threads, unwind=UNWIND)
-        self.encoding = self.values.encoding = AsJson(self.encoding)
+        self.values = Reading(self)
+        self.encoding = self.values.encoding
         self._steps = ReplaySteps(self, self.recorded, self.log, threads)
         self._calls = Calls(self, self._steps, self.log)
 
@@ -265,10 +291,11 @@ class Replay(Execution):
             if moves != seen:
                 since, seen = loop.time(), moves
                 continue
-            if self.held and not self.recorded.left:
+            if self.held and not self.recorded.left and not self.reading:
                 break
-            limit = GRACE if self.held or self._may_be_over() else PATIENCE
+            limit = GRACE if not self.reading and (self.held or self._may_be_over()) else PATIENCE
             if loop.time() - since > limit:
+                self.unread = self.reading > 0
                 self.stuck = limit == PATIENCE
                 break
             await asyncio.sleep(LOOK_PAUSE)
