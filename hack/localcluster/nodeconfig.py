@@ -181,6 +181,8 @@ state = "{self.folder}/containerd/state"
             "volumePluginDir": str(self.folder / "volume-plugins"),
             "failSwapOn": False,
             "localStorageCapacityIsolation": False,
+            # How soon a changed Secret is seen in a pod: somebody waits for that here, and there is one node.
+            "syncFrequency": "10s",
             # The machine's disk is somebody else's to fill: evict, and throw images away, only when all but full.
             # Images come from `load-image` and could not be pulled again.
             "evictionHard": {
