@@ -55,6 +55,7 @@ def test_every_way_of_applying_works_and_leads_to_the_same(empty: RunningControl
     empty.kubectl("delete", "-f", crds)
 
 
+@pytest.mark.timeout(300)
 def test_the_chart_installs_the_definitions_and_keeps_them(empty: RunningControlPlane) -> None:
     install = ("--kubeconfig", empty.kubeconfig, "--namespace", "default")
     helm.run("upgrade", "--install", "perdure-crds", helm.CRD_CHART, *install)
