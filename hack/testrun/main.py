@@ -68,9 +68,10 @@ def _pytest(tier: Tier, python: Path, extra: Sequence[str], *, started: float, i
     folders = [folder for folder in tier.folders if (ROOT / folder).is_dir()]
     junit, log_path = LOGS / f"{tier.name}.xml", LOGS / f"{tier.name}.log"
     junit.unlink(missing_ok=True)
-    argv: list[str | Path] = [python, "-m", "pytest", *folders, "-v", f"--junitxml={junit}", *tier.arguments, *extra]
+    argv: list[str | Path] = [python, "-m", "pytest", *folders, "-v", f"--junitxml={junit}", *tier.arguments]
     if tier.processes > 1:
         argv += ["-n", str(tier.processes)]
+    argv += extra
     exit_ok = True
     with log_path.open("w") as log:
         progress = _Progress(tier.name, log.write)

@@ -15,7 +15,8 @@ from testrun import machine
 
 @dataclass(frozen=True)
 class Tier:
-    """One tier of pytest. `processes` is how many pytest-xdist workers run it: 2 where tests share nothing."""
+    """One tier of pytest. `processes` is how many pytest-xdist workers run it: as many as a machine of two cores takes,
+    where tests share nothing."""
 
     name: str
     what: str
@@ -45,7 +46,8 @@ TIERS = (
         "worker",
         "workers and `perdure dev` on a real Postgres",
         ("tests/worker", "tests/dev"),
-        processes=2,
+        # Half of the time these wait for leases to end and for killed processes.
+        processes=3,
         machine=machine.pooler,
     ),
     Tier("protocol", "random programs under faults", ("tests/model", "tests/faults"), processes=2),
