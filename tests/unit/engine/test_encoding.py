@@ -237,7 +237,9 @@ async def test_what_is_stored_is_bounded_and_not_what_codecs_shorten() -> None:
     assert await stored(known(Short()), large) == f'!short:"{"x" * 9}'
 
 
-@pytest.mark.parametrize("name", ["", "UPPER", "with space", "a:b", "!", "x" * 64, "perdure", "perdure.x", *sorted(RESERVED)])
+@pytest.mark.parametrize(
+    "name", ["", "UPPER", "with space", "a:b", "!", "x" * 64, "perdure", "perdure.x", *sorted(RESERVED)]
+)
 def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
     serializer = Hexed()
     serializer.name = name
