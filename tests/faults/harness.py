@@ -95,7 +95,7 @@ async def session(
                 task.cancel()
             await asyncio.wait([progress, *keepers])
         found = await read(base)
-        outcome.problems = judge(load.runs.values(), found) + await differing(base, found.runs)
+        outcome.problems = judge(load.runs.values(), found) + await differing(base, found.runs, say)
         _fill(outcome, found, pool)
         outcome.statements += clients.proxy.struck
         outcome.story = await _story(outcome.problems, found, base, pool)

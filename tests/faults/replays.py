@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Collection
 
 from perdure.api import default_registry
 from perdure.replay import replay
@@ -12,12 +13,18 @@ from tests.faults import flows
 from tests.faults.check import Kind, Problem
 from tests.faults.database import Database
 
+SAY_SECONDS = 10.0
 
-async def differing(base: Database, runs: Iterable[str]) -> list[Problem]:
-    """Of these runs those whose history does not replay, wherever they stand."""
+
+async def differing(base: Database, runs: Collection[str], say: Callable[[str], None]) -> list[Problem]:
+    """Of these runs those whose history does not replay, wherever they stand. `say` hears how far it is."""
     assert flows.INTERPRETERS  # registered by its import
     problems = []
-    for run_id in runs:
+    said = time.monotonic()
+    for number, run_id in enumerate(runs):
+        if time.monotonic() - said > SAY_SECONDS:
+            said = time.monotonic()
+            say(f"{number} of {len(runs)} histories replayed")
         history = await base.ask(lambda connection, run_id=run_id: export(connection, run_id))
         if history is None:
             continue
