@@ -40,6 +40,13 @@ async def shut(client: perdure.Client) -> perdure.Handle[str]:
     return handle
 
 
+async def first_attempt_over(handle: perdure.Handle[str]) -> None:
+    async def delayed() -> bool:
+        return await handle.status() is RunStatus.DELAYED
+
+    await eventually(delayed, "the first attempt has failed")
+
+
 async def test_a_run_that_fails_for_good_undoes_what_it_had_done_the_last_first(
     client: perdure.Client, db: str, conn: Connection
 ) -> None:
@@ -62,11 +69,7 @@ async def test_a_run_with_attempts_left_is_tried_again_and_undoes_nothing(
 ) -> None:
     async with working(db, run_attempts=2):
         handle = await client.start(flows.order.options(id="r"), "g")
-
-        async def delayed() -> bool:
-            return await handle.status() is RunStatus.DELAYED
-
-        await eventually(delayed, "the first attempt has failed")
+        await first_attempt_over(handle)
         await open_gate(conn, "g")
         await conn.execute("UPDATE perdure.workflows SET wake_at = now()")
         await sweeps.wake_due(conn, 10)
@@ -125,11 +128,7 @@ async def test_a_run_that_waits_for_its_next_attempt_is_undone_when_it_is_cancel
 ) -> None:
     async with working(db, run_attempts=2):
         handle = await client.start(flows.order.options(id="r"), "g")
-
-        async def delayed() -> bool:
-            return await handle.status() is RunStatus.DELAYED
-
-        await eventually(delayed, "the first attempt has failed")
+        await first_attempt_over(handle)
         assert await handle.cancel(mode=CancelMode.COMPENSATE) is RunStatus.ENQUEUED
         with pytest.raises(WorkflowCancelled):
             await handle.result(SOON)
