@@ -34,6 +34,7 @@ from perdure.resources.markers import VALIDATIONS
 from perdure.resources.projection import project
 
 from tests.support.controlplane import RunningControlPlane
+from tests.support.crds import established
 
 NAMESPACE = "default"
 CONNECTIONS = 8
@@ -72,7 +73,7 @@ def without_rules(definition: Object) -> Object:
 
 def apply(plane: RunningControlPlane, definition: Object) -> None:
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(definition))
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{WORKFLOW.crd_name}")
+    established(plane, [WORKFLOW])
     time.sleep(SETTLE_SECONDS)
 
 

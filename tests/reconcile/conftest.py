@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.reconcile.harness import ACCOUNT, ROOT, Place, chart_rules, eventually
+from tests.reconcile.harness import ACCOUNT, ROOT, Place, chart_rules
 from tests.support.controlplane import RunningControlPlane, control_plane
+from tests.support.crds import established
 
 __all__ = ["control_plane"]
 
@@ -25,13 +26,8 @@ def definitions(control_plane: RunningControlPlane) -> RunningControlPlane:
             yaml.safe_load(file.read_text()),
             content_type="application/apply-patch+yaml",
         )
-    asyncio.run(eventually(lambda: _served(control_plane), "the definitions are served"))
+    established(control_plane)
     return control_plane
-
-
-async def _served(plane: RunningControlPlane) -> bool:
-    names = {each["name"] for each in plane.request("GET", "/apis/perdure.dev/v1alpha1")["resources"]}
-    return {"workflows", "workerpools", "workflowsignals", "workflows/status", "workerpools/scale"} <= names
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ def test_the_chart_installs_the_definitions_and_keeps_them(empty: RunningControl
     assert workflows.get("kept")
     helm.run("upgrade", "--install", "perdure-crds", helm.CRD_CHART, "--set", "keep=false", *install)
     assert workflows.get("kept")
-    # The server tries again after a minute where it has not seen the last resource go.
+    established(empty)
+    # The server looks every five seconds whether the last resource is gone, and gives itself a minute for it.
     helm.run("uninstall", "perdure-crds", *install, "--wait", seconds=200)
     with pytest.raises(ApiError):
         workflows.get("kept")

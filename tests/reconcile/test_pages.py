@@ -46,6 +46,7 @@ def test_the_charts_are_installed_and_removed_as_their_pages_say(empty: RunningC
     shell.run(adopt)
     shell.run(install)
     assert "STATUS: deployed" in shell.ask("helm status perdure-crds --namespace perdure-system").stdout
+    established(empty)
     shell.run(remove)
     assert empty.kubectl("get", "crd", "--output=name") == ""
 

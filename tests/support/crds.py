@@ -1,9 +1,11 @@
 """Custom resources on a real API server: make and patch objects, write statuses as a worker does."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from localcluster.console import wait_until
 from perdure.resources.common import API_VERSION
 from perdure.resources.kinds import KINDS, WORKFLOW, Kind
 
@@ -11,16 +13,33 @@ from tests.support.controlplane import ApiError, RunningControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
-ESTABLISHED_SECONDS = 30
+SERVED_SECONDS = 60.0
+# What a server says of a kind that it does not know yet, or whose storage is still being read.
+NOT_YET = (404, 429, 503)
 TEMPLATE = {"spec": {"containers": [{"name": "worker", "image": "example.com/worker:1"}]}}
 
 Object = dict[str, Any]
 
 
-def established(plane: RunningControlPlane) -> None:
-    """Wait until the server serves the kinds."""
-    names = [f"crd/{kind.crd_name}" for kind in KINDS]
-    plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *names)
+def established(plane: RunningControlPlane, kinds: Collection[Kind] = KINDS) -> None:
+    """Wait until the server shows these kinds to kubectl and lists their resources.
+
+    `kubectl wait` fails where a definition has no conditions yet. And a definition that is deleted before its storage
+    was read can stay for minutes: the server's finalizer gives up on a conflict and counts on an event that it ignores.
+    """
+    wait_until("the kinds are served", lambda: _served(plane, kinds), seconds=SERVED_SECONDS)
+
+
+def _served(plane: RunningControlPlane, kinds: Collection[Kind]) -> bool:
+    try:
+        found = plane.request("GET", f"/apis/{API_VERSION}")["resources"]
+        for kind in kinds:
+            plane.request("GET", f"/apis/{API_VERSION}/{kind.plural}")
+    except ApiError as error:
+        if error.status not in NOT_YET:
+            raise
+        return False
+    return {kind.plural for kind in kinds} <= {each["name"] for each in found}
 
 
 class Objects:
