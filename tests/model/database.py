@@ -128,10 +128,10 @@ class Database:
             case "cancel":
                 status = CANCELLED
             case "park":
-                seen = run.wake == statement.seen and not run.cancel
-                status = WAITING if seen or not self.on("R7") else ENQUEUED
+                status = WAITING if run.wake == statement.seen or not self.on("R7") else ENQUEUED
+                status = CANCELLED if run.cancel and self.on("R7") else status
             case _:
-                status = ENQUEUED
+                status = CANCELLED if run.cancel else ENQUEUED
         return self.disowned(run, status), broken
 
     def moved(self, run: Run, worker: Worker) -> Run:

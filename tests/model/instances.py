@@ -45,7 +45,7 @@ BROKEN = (
     Broken(("sweep",), STUCK, ("recv",)),
     Broken(("R8",), STUCK, ("recv",), faults=0, requests=CANCEL, sends=False),
     Broken(("R9",), "the run succeeds although a cancel was accepted", ("step",), faults=0, requests=CANCEL),
-    Broken(("R10",), STUCK, faults=0, requests=SUSPEND_AND_CANCEL),
+    Broken(("R10",), STUCK, requests=SUSPEND_AND_CANCEL),
     Broken(("R11",), "step 0 runs again and nothing had gone wrong", faults=0, requests=STOP),
     Broken(("R12",), "a recovery is counted and no worker has died", faults=0),
     Broken(("R16",), STUCK, ("recv",), faults=2, processes=1),

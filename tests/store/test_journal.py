@@ -214,14 +214,18 @@ async def test_cancel_beats_every_other_outcome_until_it_is_committed(
 
 
 @pytest.mark.parametrize("ending", [Parked(WaitingFor("x"), None), Released("drain")])
-async def test_a_park_or_release_with_a_cancel_becomes_claimable(conn: Connection, ending: Parked | Released) -> None:
-    """R8: it must not wait with its cancel unseen."""
+async def test_a_run_that_is_parked_or_released_with_a_cancel_is_cancelled(
+    conn: Connection, ending: Parked | Released
+) -> None:
+    """It must not wait for a claim: its queue may be paused."""
     run = await claimed(conn)
     await runs.cancel(conn, "r1", CancelMode.IMMEDIATE, "why")
 
-    assert (await write(conn, run, ending=ending)).ended is RunStatus.ENQUEUED
-    [again] = await claim(conn)
-    assert again.cancel_mode is CancelMode.IMMEDIATE
+    assert (await write(conn, run, ending=ending)).ended is RunStatus.CANCELLED
+    ended = await row(conn)
+    assert (ended["status"], ended["cancel_reason"]) == (RunStatus.CANCELLED, "why")
+    assert ended["finished_at"] is not None
+    assert (ended["wake_at"], ended["waiting_for"], ended["waiting_since"]) == (None, None, None)
 
 
 async def test_no_step_starts_once_a_cancel_is_set(conn: Connection) -> None:

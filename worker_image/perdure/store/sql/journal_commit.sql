@@ -15,6 +15,7 @@
 -- end early: the rest is null.
 -- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released. A run that has failed for good, or is
 -- cancelled, does not end yet if it has steps that are to be undone: it is claimable again, for that and nothing else.
+-- One that is parked or released with a cancel is cancelled: its queue may be paused or full, and let nobody claim it.
 WITH own AS MATERIALIZED (
     SELECT sent.run::integer AS run, sent.seen, coalesce(w.fence = sent.fence, false) AS mine, w.*
       FROM (SELECT * FROM unnest(string_to_array($1::text, E'\x1f', ''), $2::text::bigint[], $3::text::bigint[])
@@ -80,9 +81,9 @@ WITH own AS MATERIALIZED (
                                        WHEN own.undo = 0 THEN 10
                                        ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
-               WHEN 'parked' THEN CASE WHEN (own.wake_seq = x.wake_seq OR x.wake_seq < 0) AND own.cancel_mode IS NULL
-                                  THEN 40 ELSE 10 END
-               WHEN 'released' THEN 10
+               ELSE CASE WHEN own.cancel_mode IS NOT NULL THEN CASE WHEN own.undo = 1 THEN 10 ELSE 70 END
+                         WHEN x.kind = 'parked' AND (own.wake_seq = x.wake_seq OR x.wake_seq < 0) THEN 40
+                         ELSE 10 END
            END AS status,
            clock_timestamp() + make_interval(secs => CASE x.kind
                WHEN 'failed' THEN least((own.run_attempts + 1) * $29::float8, $31::float8)
@@ -108,7 +109,7 @@ WITH own AS MATERIALIZED (
            reopen = e.kind = 'failed' AND e.status = 20,
            undo = CASE WHEN e.kind = 'failed' AND e.status = 10 THEN 2 ELSE w.undo END,
            suspended = w.suspended AND NOT (e.kind = 'failed' AND e.status = 10),
-           cancel_reason = CASE WHEN e.status = 70 THEN coalesce(w.cancel_reason, e.reason) ELSE w.cancel_reason END,
+           cancel_reason = CASE WHEN e.kind = 'cancelled' AND e.status = 70 THEN coalesce(w.cancel_reason, e.reason) ELSE w.cancel_reason END,
            wake_at = CASE WHEN e.status IN (20, 40) THEN e.wake_at END,
            waiting_for = CASE WHEN e.status NOT IN (20, 40) THEN NULL
                               WHEN e.wake_at IS NULL THEN e.waiting_for
