@@ -171,7 +171,7 @@ async def test_suspended_run_with_a_cancel_is_claimable(conn: Connection) -> Non
     run = await claimed(conn, generation=1)
     await runs.upsert(conn, new_run(generation=2, suspended=True))
     await runs.cancel(conn, "r1", CancelMode.GRACEFUL, "why")
-    await write(conn, run, ending=Released("suspended"))
+    await workers.give_back(conn, "w1", [(run.id, run.fence)])
 
     [again] = await claim(conn)
 

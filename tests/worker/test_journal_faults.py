@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from perdure.errors import OwnershipLost
-from perdure.model.outcome import Cancelled, Parked, Released, Succeeded
+from perdure.model.outcome import Cancelled, ErrorRecord, Failed, Parked, Released, Succeeded
 from perdure.model.rows import WaitingFor
 from perdure.model.states import RunStatus
 from perdure.store import runs
@@ -44,6 +44,18 @@ async def test_a_run_known_as_locked_is_looked_at_and_not_waited_for(here: Bench
         assert not waiting.done()
     await waiting
     assert await recorded(here.conn, "a") == [(0, 10, 1, None)]
+
+
+async def test_what_cannot_be_made_into_a_statement_holds_up_no_other_run(here: Bench) -> None:
+    odd, *others = await here.claim("odd", "b", "c")
+    waiting = asyncio.ensure_future(odd.end(Failed(ErrorRecord("E", "m", code=object()))))  # type: ignore[arg-type]
+    await asyncio.gather(*(run.start(step(0, 1, RUNNING)) for run in others))
+    for run in others:
+        assert (await run.end(Succeeded("1"))).status is RunStatus.SUCCEEDED
+    assert not waiting.done()
+    here.journal.abandon()
+    with pytest.raises(OwnershipLost):
+        await waiting
 
 
 @pytest.mark.parametrize("ending", [False, True])

@@ -237,3 +237,34 @@ def test_any_message_can_be_stored_and_read(text):
     assert "\0" not in ErrorRecord.from_json(stored).message
     assert len(record.message) < 2100
     assert type(rebuild(ErrorRecord.from_json(stored), NONE, "")) in (ValueError, StepFailed)
+
+
+class Unreadable(Exception):
+    """Whoever looks at it is told off with what ends a process."""
+
+    def __getattribute__(self, name):
+        if name in ("args", "__cause__", "__dict__"):
+            raise KeyboardInterrupt(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (Unreadable("x"), f"{__name__}.Unreadable"),
+        (type("Odd", (Exception,), {"__qualname__": "O\0\ud800", "__module__": "m\x1f"})("x"), "m\x1f.O\ufffd\ufffd"),
+        (type("Coded", (StepFailed,), {"code": object(), "__module__": "m"})("x"), "m.Coded"),
+        (type("Coded", (StepFailed,), {"code": "\0\ud800", "__module__": "m"})("x"), "m.Coded"),
+        (type("Silent", (StepFailed,), {"__init__": lambda self: None, "__module__": "m"})(), "m.Silent"),
+    ],
+    ids=["raises more than exceptions", "name", "code that is no text", "code", "no message"],
+)
+def test_whatever_an_exception_is_its_record_can_be_stored_and_read(error, name):
+    record = describe(error, step_of(error))
+    assert record.type == name
+    stored = record.to_json()
+    stored.encode("ascii")
+    assert "\\u0000" not in stored
+    assert "\\ud800" not in stored
+    assert isinstance(rebuild(ErrorRecord.from_json(stored), NONE, "s"), Exception)
+    assert isinstance(rebuild_run(ErrorRecord.from_json(stored), "r"), Exception)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from perdure.engine.codec import encode
+from perdure.engine.codec import encode, shorten
 from perdure.engine.errordata import LOST, data_of, made, message_of, portable_data, storable
 from perdure.engine.errortypes import find, name_of, of
 from perdure.errors import (
@@ -44,7 +44,12 @@ _REBUILT = "_perdure_rebuilt"
 
 def describe(error: BaseException, step: str = "") -> ErrorRecord:
     """The record of an exception. Never raises, whatever the exception's own methods do."""
-    return replace(_brief(error), step=step, attempts=_attempts(error))
+    try:
+        return replace(_brief(error), step=step, attempts=_attempts(error))
+    except BaseException as broken:
+        # Also of another kind than `Exception`: it would end the process, as nothing above expects one here.
+        message = f"(the exception cannot be read: {type(broken).__name__})"
+        return ErrorRecord(_name(type(error)), message, step=step, raised=LOST)
 
 
 def portable(record: ErrorRecord) -> ErrorRecord:
@@ -77,7 +82,7 @@ def rebuild_run(record: ErrorRecord, run_id: str) -> Exception:
         error = WorkflowFailed(f"run {run_id} failed{step}: {record.type}: {record.message}", record.type)
     if isinstance(error, StepFailed):
         # Of a class that could not be built even where the body ran.
-        error = WorkflowFailed(f"run {run_id} failed{step}: {error.message}", error.type_name)
+        error = WorkflowFailed(f"run {run_id} failed{step}: {error.message}", getattr(error, "type_name", ""))
     error.add_note(f"raised by run {run_id}{step}")
     return error
 
@@ -94,11 +99,15 @@ def step_of(error: BaseException) -> str:
     """Name of the step whose failure this is, or is caused by; empty if none."""
     seen: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        if _MARK in getattr(cause, "__dict__", {}):
-            return str(cause.__dict__[_MARK])
-        cause = cause.__cause__
+    try:
+        while cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            if _MARK in getattr(cause, "__dict__", {}):
+                return str(cause.__dict__[_MARK])
+            cause = cause.__cause__
+    except BaseException:
+        # As in `describe`: its own methods are in the way.
+        return ""
     return ""
 
 
@@ -142,8 +151,13 @@ def _brief(error: BaseException) -> ErrorRecord:
         return _of_others(error)
     kind = type(error)
     message = message_of(error)
-    code = error.code if isinstance(error, PerdureError) else ""
-    return ErrorRecord(type=name_of(kind), message=message, code=code, raised=data_of(error, of(kind), message))
+    code = storable(shorten(str(error.code))) if isinstance(error, PerdureError) else ""
+    return ErrorRecord(type=_name(kind), message=message, code=code, raised=data_of(error, of(kind), message))
+
+
+def _name(kind: type[BaseException]) -> str:
+    """As it can be stored: a class made while the program runs may be called anything."""
+    return storable(shorten(name_of(kind)))
 
 
 def _of_others(error: Portable) -> ErrorRecord:

@@ -8,7 +8,7 @@ depends on the error:
 |---|---|
 | a value cannot be stored (classes 22, 23, 54, or the client cannot encode it) | halves, until the culprit is alone |
 | a lock took too long | those whose rows are locked wait, and are looked at before they are sent again |
-| the statement took too long | halves |
+| the statement took too long, or cannot be made | halves |
 | no connection, no answer, server stops, deadlock | all again after a pause, outcome of the first unknown |
 | anything else (a schema that does not fit, a bug) | the same, and said as an error each time |
 """
@@ -201,7 +201,7 @@ class Lane(Service):
                 if free:
                     await self._send(free)
                 return
-        bad, slow = refusals.of_the_data(error), isinstance(error, refusals.TOO_SLOW)
+        bad, slow = refusals.of_the_data(error), isinstance(error, refusals.TOO_SLOW) or refusals.of_one(error)
         if (bad or slow) and len(batch) > 1:
             self._count("split", len(batch))
             for half in halves(batch):
@@ -237,7 +237,7 @@ class Lane(Service):
         reason = refusals.reason(error)
         # With the connection gone nothing else can be sent either; a locked run holds up only itself, and others
         # get more of the lane's time than it does.
-        alone = reason == "timeout" and len(batch) == 1
+        alone = (reason == "timeout" or refusals.of_one(error)) and len(batch) == 1
         if alone:
             pause = refusals.pause_of_one(next(iter(batch.values())).failures + 1)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from perdure.errors import PerdureError
 from perdure.store.journal import is_not_fresh
 from perdure.store.pool import is_bad_row, is_transient
 from perdure.worker.service import backoff
@@ -27,6 +28,12 @@ TOO_SLOW = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError)
 def of_the_data(error: Exception) -> bool:
     """Whether something that was sent cannot be stored, however often it is tried."""
     return is_bad_row(error) and not is_not_fresh(error)
+
+
+def of_one(error: Exception) -> bool:
+    """Whether something that is sent cannot even be made into a statement, for a reason that nobody has thought of: all
+    others are written without it."""
+    return not isinstance(error, asyncpg.PostgresError | PerdureError) and not is_transient(error)
 
 
 def reason(error: Exception) -> str:
