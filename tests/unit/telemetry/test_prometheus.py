@@ -1,5 +1,7 @@
 """Counters, gauges and histograms through the one wrapper: bounded labels, no state shared, readable by a scraper."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from perdure.telemetry import names
 from perdure.telemetry.names import Kind, Metric, declared
 from perdure.telemetry.prometheus import Metrics
@@ -78,3 +80,16 @@ def test_histograms_count_what_they_observe() -> None:
     metrics.observe(SECONDS, 5.0, "s")
     assert metrics.value(SECONDS, "s") == 2
     assert 'perdure_seconds_bucket{le="0.1",step="s"} 1.0' in metrics.exposition().decode()
+
+
+def test_no_value_of_a_histogram_is_lost_however_many_there_are_and_from_which_thread() -> None:
+    metrics = Metrics([SECONDS])
+    add = metrics.observer(SECONDS, "s")
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            threads.submit(lambda: [add(0.5) for _ in range(1234)])
+    assert metrics.value(SECONDS, "s") == 4 * 1234
+    text = metrics.exposition().decode()
+    assert 'perdure_seconds_bucket{le="0.1",step="s"} 0.0' in text
+    assert 'perdure_seconds_bucket{le="1.0",step="s"} 4936.0' in text
+    assert 'perdure_seconds_sum{step="s"} 2468.0' in text

@@ -9,26 +9,56 @@ from __future__ import annotations
 
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.samples import Sample
 
 from perdure.telemetry.names import MAX_LABEL_VALUES, OTHER, Kind, Metric
 
 Labels = tuple[str, ...]
 _Instrument = Counter | Gauge | Histogram
 
+MOST_GATHERED = 100
+"""Values of a histogram that wait for the next look at it: so many are sorted in at little more than the cost of one,
+and thousands of series keep a few megabytes."""
+
+
+class _Counter(Counter):
+    """A counter that is asked for nothing but to count."""
+
+    def inc(self, amount: float = 1, exemplar: Any = None) -> None:
+        self._value.inc(amount)
+
 
 class _Histogram(Histogram):
-    """A histogram that takes many values at once."""
+    """A histogram that sorts what it was given into its buckets when somebody looks, or when that has become much."""
 
-    def observe_all(self, values: Sequence[float]) -> None:
-        """The same as `observe` of each."""
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._gathered: list[float] = []
+        self._sorting = Lock()
+
+    def observe(self, amount: float, exemplar: Any = None) -> None:
+        self._gathered.append(amount)
+        if len(self._gathered) >= MOST_GATHERED:
+            self._sort_in()
+
+    def _child_samples(self) -> Iterable[Sample]:
+        self._sort_in()
+        return super()._child_samples()
+
+    def _sort_in(self) -> None:
+        with self._sorting:
+            # Others may add to its end meanwhile.
+            values = self._gathered[:]
+            del self._gathered[: len(values)]
         counts: dict[int, int] = {}
         for value in values:
             place = bisect_left(self._upper_bounds, value)
@@ -52,44 +82,35 @@ class Metrics:
             GCCollector(registry=self.registry)
         self._max = max_label_values
         self._parents: dict[str, _Instrument] = {metric.name: self._build(metric) for metric in declared}
-        self._children: dict[tuple[str, Labels], _Instrument] = {}
+        self._children: dict[tuple[str, Labels], Any] = {}
+        """Looked up at each use. Of which kind one is was asked when it was made (`_child`): that takes longer."""
         self._seen: dict[tuple[str, int], set[str]] = {}
 
     def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
         """Add to a counter."""
-        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
-        assert isinstance(child, Counter)
-        child.inc(by)
+        (self._children.get((metric.name, labels)) or self._child(metric, labels, Kind.COUNTER)).inc(by)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
-        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
-        assert isinstance(child, Gauge)
-        child.set(value)
+        (self._children.get((metric.name, labels)) or self._child(metric, labels, Kind.GAUGE)).set(value)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Add a value to a histogram."""
-        child = self._children.get((metric.name, labels)) or self._child(metric, labels)
-        assert isinstance(child, Histogram)
-        child.observe(value)
+        (self._children.get((metric.name, labels)) or self._child(metric, labels, Kind.HISTOGRAM)).observe(value)
 
     def counter(self, metric: Metric, *labels: str) -> Callable[[float], None]:
         """What adds to this series: for places where looking it up each time would be felt."""
-        child = self._child(metric, labels)
-        assert isinstance(child, Counter)
-        return child.inc
+        add: Callable[[float], None] = self._child(metric, labels, Kind.COUNTER).inc
+        return add
 
-    def observer(self, metric: Metric, *labels: str) -> Callable[[Sequence[float]], None]:
-        """What adds values to this series: see `counter`."""
-        child = self._child(metric, labels)
-        assert isinstance(child, _Histogram)
-        return child.observe_all
+    def observer(self, metric: Metric, *labels: str) -> Callable[[float], None]:
+        """What adds a value to this series: see `counter`."""
+        add: Callable[[float], None] = self._child(metric, labels, Kind.HISTOGRAM).observe
+        return add
 
     def read_from(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
         """Let a gauge call `read` at every scrape. `read` must be quick and must not raise."""
-        child = self._child(metric, labels)
-        assert isinstance(child, Gauge)
-        child.set_function(read)
+        self._child(metric, labels, Kind.GAUGE).set_function(read)
 
     def replace(self, metric: Metric, values: Mapping[Labels, float]) -> None:
         """Set all series of a gauge at once; series that are not in `values` disappear. Beyond the cap they add up."""
@@ -122,12 +143,13 @@ class Metrics:
 
     def _build(self, metric: Metric) -> _Instrument:
         if metric.kind is Kind.COUNTER:
-            return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+            return _Counter(metric.name, metric.help, metric.labels, registry=self.registry)
         if metric.kind is Kind.GAUGE:
             return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
         return _Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
 
-    def _child(self, metric: Metric, labels: Labels) -> _Instrument:
+    def _child(self, metric: Metric, labels: Labels, kind: Kind) -> Any:
+        assert metric.kind is kind, f"{metric.name} is a {metric.kind}"
         parent = self._parents[metric.name]
         if not metric.labels:
             child = parent

@@ -225,7 +225,8 @@ class Claimer(Service):
         if runs:
             self._metrics.count(names.CLAIMED_RUNS, queue, by=len(runs))
             observe = self._metrics.observer(names.CLAIM_LATENCY_SECONDS, queue)
-            observe([max(0.0, run.ready_seconds) for run in runs])
+            for run in runs:
+                observe(max(0.0, run.ready_seconds))
         self._carry_out(self._machine.claim_answered(runs))
 
     def _report(self, error: Exception, failures: int) -> None:

@@ -66,6 +66,8 @@ class Lane(Service):
         self._number = number
         self.outbox = Outbox(journal.account)
         self._failures = 0
+        self._seconds = journal.metrics.observer(names.JOURNAL_FLUSH_SECONDS)
+        self._rows = journal.metrics.observer(names.JOURNAL_FLUSH_ROWS)
 
     # -- the loop
 
@@ -140,9 +142,8 @@ class Lane(Service):
             await self._failed(batch, error)
         else:
             self._failures = 0
-            self._journal.metrics.observe(names.JOURNAL_FLUSH_SECONDS, time.monotonic() - started)
-            self._journal.metrics.observe(names.JOURNAL_FLUSH_ROWS, row_count(batch.values()))
-            self._journal.meters.enter()
+            self._seconds(time.monotonic() - started)
+            self._rows(row_count(batch.values()))
             await self._answered(batch, acks)
 
     async def _lease_holds(self) -> None:
