@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-GATHER_TURNS = 1
-"""Turns of the loop to wait for company once something is due: a body that was just answered is back in one."""
-
 MAX_CALLS = 300
 """Calls carried out between two statements of the journal: others wait behind them, a few milliseconds at most."""
 
@@ -74,22 +71,24 @@ class Lane(Service):
     async def run(self) -> None:
         """Send what is due, for ever."""
         while True:
-            await self.outbox.until_due()
-            for _ in range(GATHER_TURNS):
-                await asyncio.sleep(0)
             batch = self.outbox.take()
-            if batch:
-                try:
-                    await self._send(batch)
-                except Exception as error:
-                    log.exception("the journal failed and tries again", lane=self._number)
-                    self._again(dict(self.outbox.flight), error)
+            if not batch:
+                await self.outbox.until_due()
+                continue
+            try:
+                await self._send(batch)
+            except Exception as error:
+                log.exception("the journal failed and tries again", lane=self._number)
+                self._again(dict(self.outbox.flight), error)
+            # A body that was just answered has its next write in one turn of the loop: all of them go together.
+            await asyncio.sleep(0)
 
     # -- one statement
 
     async def _send(self, batch: Batch) -> None:
         """First what the runs have recorded, then their calls (rule R14)."""
-        await self._lease_holds()
+        while not self._journal.lease.holds():  # noqa: ASYNC110 - another thread renews it
+            await asyncio.sleep(LEASE_CHECK)
         doubtful = {owner: entry for owner, entry in batch.items() if entry.locked}
         if doubtful:
             free = await self._set_aside(doubtful, asyncpg.LockNotAvailableError("the row of the run is still locked"))
@@ -145,10 +144,6 @@ class Lane(Service):
             self._seconds(time.monotonic() - started)
             self._rows(row_count(batch.values()))
             await self._answered(batch, acks)
-
-    async def _lease_holds(self) -> None:
-        while not self._journal.lease.holds():  # noqa: ASYNC110 - another thread renews it
-            await asyncio.sleep(LEASE_CHECK)
 
     async def _answered(self, batch: Batch, acks: Mapping[str, store.Ack]) -> None:
         doubtful: Batch = {}

@@ -95,19 +95,20 @@ class Outbox:
     # -- what the lane makes of it
 
     async def until_due(self) -> None:
-        """Return when something is due."""
-        while (due := self._next_due()) is None or due > time.monotonic():
-            self._wake = asyncio.get_running_loop().create_future()
-            if due is not None:
-                self._kick_at(due)
-            try:
-                await self._wake
-            finally:
-                self._wake = None
+        """Return when something may be due that was not when `take` gave nothing."""
+        self._wake = asyncio.get_running_loop().create_future()
+        due = next_due(self._pending)
+        if due is not None:
+            self._kick_at(max(due, self.not_before))
+        try:
+            await self._wake
+        finally:
+            self._wake = None
 
     def take(self) -> Batch:
         """What is due and fits into a statement: from now on it is under way."""
-        self.flight = take(self._pending, time.monotonic())
+        now = time.monotonic()
+        self.flight = {} if now < self.not_before else take(self._pending, now)
         return dict(self.flight)
 
     def hold_back(self, batch: Batch, calls: int) -> Batch:
@@ -166,10 +167,6 @@ class Outbox:
 
     def _gone(self, entry: Entry) -> None:
         self._account(-entry.rows, -entry.bytes)
-
-    def _next_due(self) -> float | None:
-        due = next_due(self._pending)
-        return None if due is None else max(due, self.not_before)
 
     def _kick_at(self, due: float) -> None:
         """End the wait of the lane at this instant; only called while it waits."""
