@@ -1,7 +1,8 @@
 """One database connection that is opened when first used and again after it broke.
 
 Every service of the worker has one of its own, so that no statement waits behind another's. Keeps the promise that
-nothing hangs: every call has a limit, and a connection whose fate is unknown is thrown away, never used again.
+nothing hangs: connecting and each statement have their limits (`perdure.store.pool`), and a connection whose fate is
+unknown is thrown away, never used again.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import asyncpg
 
 from perdure.errors import PoolerInTheWay
 from perdure.store import pooler
-from perdure.store.pool import STATEMENT_SECONDS, connect, connection_errors, is_bad_row
+from perdure.store.pool import CONNECT_SECONDS, STATEMENT_SECONDS, connect, connection_errors, is_bad_row
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
-CALL_MARGIN = 5.0
-"""Seconds over the statement's own timeout for connecting and for the answer to travel."""
+CONNECT_MARGIN = 5.0
+"""Seconds over a statement's own timeout that connecting may take: with a short lease it is worth no longer wait."""
 
 
 class Link:
@@ -58,8 +59,10 @@ class Link:
         """
         async with self._turn:
             try:
-                async with asyncio.timeout(self._statement_timeout + CALL_MARGIN):
-                    return await operation(await self._opened(), *args, **kwargs)
+                connection = self._connection
+                if connection is None or connection.is_closed():
+                    connection = await self._opened()
+                return await operation(connection, *args, **kwargs)
             except BaseException as error:
                 # A cancelled call may leave its statement running: the next one must not wait behind it.
                 if _in_doubt(error):
@@ -85,14 +88,13 @@ class Link:
             connection.terminate()
 
     async def _opened(self) -> Connection:
-        if not self.open:
-            self._connection = await connect(
-                self._url,
-                application_name=self._application_name,
-                statement_timeout=self._statement_timeout,
-                lock_timeout=self._lock_timeout,
-            )
-        assert self._connection is not None
+        self._connection = await connect(
+            self._url,
+            application_name=self._application_name,
+            statement_timeout=self._statement_timeout,
+            lock_timeout=self._lock_timeout,
+            connect_timeout=min(CONNECT_SECONDS, self._statement_timeout + CONNECT_MARGIN),
+        )
         return self._connection
 
 
