@@ -1,4 +1,4 @@
-"""The five alerts: rules that promtool takes, that fire and stay silent, over metrics that exist, with a runbook."""
+"""The six alerts: rules that promtool takes, that fire and stay silent, over metrics that exist, with a runbook."""
 
 import re
 import shutil
@@ -45,8 +45,8 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_there_are_five() -> None:
-    assert len(RULES) == 5
+def test_there_are_six() -> None:
+    assert len(RULES) == 6
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -123,6 +123,7 @@ def test_values_reach_the_rules() -> None:
     thresholds = {name: dict(map(reversed, THRESHOLD.findall(each["expr"]))) for name, each in rules.items()}
     assert thresholds == {
         "runs-failing": {"failureRatio": "0.25", "minimumFailed": "10"},
+        "undo-incomplete": {"runs": "3"},
         "no-worker": {"readyRuns": "5"},
         "oldest-ready": {"seconds": "60"},
         "leases-expiring": {"expiries": "10"},

@@ -67,7 +67,7 @@ def quiet(watched: Prometheus, rendered: list[helm.Resource]) -> dict[str, list[
 
 @pytest.fixture(scope="module")
 def trouble(release: Release, watched: Prometheus, quiet: dict[str, list[Any]]) -> Prometheus:
-    """One run that fails and one that nobody can claim. Prometheus, which is to notice."""
+    """One run that fails, half undone, and one that nobody can claim. Prometheus, which is to notice."""
     release.kubectl.apply([workflow("alert-failing", POOL), workflow("alert-waiting", NO_POOL)])
     done = release.kubectl.ask("wait", "--for=condition=Finished", "workflow/alert-failing", "--timeout=55s")
     assert done.returncode == 0, release.story("alert-failing")
@@ -90,7 +90,7 @@ def rules_of(rendered: list[helm.Resource]) -> list[dict[str, Any]]:
 
 def test_all_is_quiet_while_all_is_well(quiet: dict[str, list[Any]]) -> None:
     assert quiet == {name: [] for name in quiet}
-    assert len(quiet) == 5
+    assert len(quiet) == 6
 
 
 def test_a_failing_run_makes_its_alert_fire(release: Release, trouble: Prometheus) -> None:
@@ -100,6 +100,14 @@ def test_a_failing_run_makes_its_alert_fire(release: Release, trouble: Prometheu
     assert alert["labels"]["workflow"] == "alerts.failing"
     assert alert["labels"]["severity"] == "warning"
     assert alert["annotations"]["runbook_url"] == "docs/runbooks/runs-failing.md"
+
+
+def test_what_that_run_could_not_undo_makes_another_one_fire(release: Release, trouble: Prometheus) -> None:
+    (alert,) = trouble.until("the alert", lambda: trouble.alerts("PerdureUndoIncomplete"), seconds=SECONDS)
+
+    assert alert["labels"]["namespace"] == release.namespace
+    assert alert["labels"]["workflow"] == "alerts.failing"
+    assert alert["labels"]["severity"] == "critical"
 
 
 def test_a_run_that_nobody_can_claim_makes_its_alert_fire(release: Release, trouble: Prometheus) -> None:
@@ -119,5 +127,6 @@ def test_every_metric_of_the_alerts_is_in_a_real_scrape(trouble: Prometheus, ren
 
 
 def test_the_other_alerts_stay_silent(trouble: Prometheus, rendered: list[helm.Resource]) -> None:
-    others = {rule["alert"] for rule in rules_of(rendered)} - {"PerdureRunsFailing", "PerdureNoWorker"}
+    fire = {"PerdureRunsFailing", "PerdureUndoIncomplete", "PerdureNoWorker"}
+    others = {rule["alert"] for rule in rules_of(rendered)} - fire
     assert {name: trouble.alerts(name) for name in others} == {name: [] for name in others}

@@ -68,6 +68,8 @@ def test_the_commands_of_runbooks_are_understood(
 ) -> None:
     """With objects under the names that a reader would put in."""
     namespace = definitions.new_namespace()
+    # No pod is taken before its account is there, which the controllers make in their own time.
+    definitions.service_account_token(namespace, "default")
     given = {"NAMESPACE": namespace, "POOL": "pool", "POD": "pod", "NAME": "run"}
     pod = {"apiVersion": "v1", **POD, "metadata": {"name": "pod"}}
     pool = {"apiVersion": "perdure.dev/v1alpha1", "kind": "WorkerPool", "metadata": {"name": "pool"}}

@@ -19,6 +19,7 @@ from examples.order import flows
 from tests.support.mdblocks import ROOT, SQL, blocks, marked, pages, runner_of
 from tests.support.terminal import Terminal
 from tests.support.workerproc import working
+from tests.worker import undoflows
 
 SETTINGS_OF_A_ROLE = (
     "SELECT unnest(setconfig) FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole WHERE rolname = $1"
@@ -125,3 +126,18 @@ SQL_BLOCKS = [block for page in pages() for block in blocks(page) if runner_of(b
 @pytest.mark.parametrize("block", SQL_BLOCKS, ids=lambda block: block.place)
 async def test_sql_on_a_page_is_understood(conn: "asyncpg.Connection[Any]", block: Any) -> None:
     await conn.execute(block.text)
+
+
+async def test_the_runbook_of_undo_finds_the_run_and_the_step_that_could_not_be_undone(
+    db: str, conn: "asyncpg.Connection[Any]"
+) -> None:
+    async with working(db), perdure.Client(db, "ns") as client:
+        half = await client.start(undoflows.half.options(id="RUN"), "shut", "not fixed")
+        whole = await client.start(undoflows.order.options(id="whole"), "shut")
+        for handle, error in ((half, perdure.CompensationFailed), (whole, ValueError)):
+            with pytest.raises(error):
+                await handle.result(20.0)
+    page = blocks(ROOT / "docs" / "runbooks" / "undo-incomplete.md")
+    runs, steps = [block.text for block in page if runner_of(block) == SQL]
+    assert [row["id"] for row in await conn.fetch(runs)] == ["RUN"]
+    assert [row["name"] for row in await conn.fetch(steps)] == ["u.give_back_if"]
