@@ -1,10 +1,12 @@
 """The two edges of a body: starts that are refused on the way to it, and what it leaves running behind."""
 
 import asyncio
+from typing import Any
 
+import asyncpg
 import pytest
 from perdure.errors import CancelRequested, EncodingFailed, OwnershipLost, ReleaseRequested, StoreUnavailable
-from perdure.model.outcome import Cancelled, Failed, Lost, Released, Succeeded
+from perdure.model.outcome import Cancelled, Failed, Lost, Mismatch, Released, Succeeded
 from perdure.model.states import CancelMode, StepStatus
 
 from tests.support.engine import Engine, Held, statuses, until
@@ -158,12 +160,48 @@ async def test_a_task_of_the_body_that_outlives_it_can_call_no_step(engine: Engi
     assert held.noted == []
 
 
+async def test_a_call_that_the_body_drives_itself_fails_the_run(engine: Engine) -> None:
+    held = Held(engine)
+
+    @engine.workflow
+    async def flow():
+        call = held.step(0).__await__()
+        call.send(None)
+        call.send(None)
+
+    ending: Any = await engine.claim(engine.run_of(flow)).ending()
+    assert isinstance(ending, Failed)
+    assert ending.error.type == "RuntimeError"
+
+
+async def test_a_call_that_is_awaited_in_the_loop_of_a_thread_is_refused(engine: Engine) -> None:
+    held = Held(engine)
+
+    async def awaited():
+        await held.step(0)
+
+    @engine.workflow
+    async def flow():
+        await asyncio.to_thread(asyncio.run, awaited())
+
+    ending: Any = await engine.claim(engine.run_of(flow)).ending()
+    assert (ending.error.code, held.noted) == ("PRD-303", [])
+    assert "another event loop" in ending.error.message
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
-    [(EncodingFailed("NUL"), Failed), (StoreUnavailable("away"), Released), (OSError("broken"), Released)],
+    [
+        (EncodingFailed("NUL"), Failed),
+        (StoreUnavailable("away"), Released),
+        (OSError("broken"), Released),
+        (asyncpg.LockNotAvailableError("locked"), Released),
+        (asyncpg.InsufficientPrivilegeError("no right"), Mismatch),
+        (RuntimeError("await wasn't used with future"), Failed),
+    ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-async def test_a_start_that_cannot_be_written_fails_the_run_or_gives_it_back(engine: Engine, error, kind):
+async def test_a_start_that_cannot_be_written_ends_the_run_or_gives_it_back(engine: Engine, error, kind):
     held = Held(engine)
 
     def refuse(write):

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import perdure
 import pytest
 from perdure.errors import (
@@ -28,7 +29,7 @@ from perdure.model.management import (
     Rewind,
     SetAttributes,
 )
-from perdure.model.outcome import Cancelled, Failed, Released
+from perdure.model.outcome import Cancelled, Failed, Mismatch
 from perdure.model.rows import ClaimedRun
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 
@@ -170,14 +171,14 @@ async def test_a_cancelled_run_does_nothing_with_others_any_more(engine: Engine)
     assert (run.world.managed, run.rows) == ([], {})
 
 
-async def test_a_broken_database_gives_the_run_back(engine: Engine) -> None:
+async def test_a_database_that_does_not_allow_it_has_the_run_wait(engine: Engine) -> None:
     @engine.workflow
     async def body() -> None:
         await perdure.delete("r")
 
     run = engine.run_of(body)
-    run.world.refuses = RuntimeError("something is wrong")
-    assert isinstance(await engine.execute(run), Released)
+    run.world.refuses = asyncpg.InsufficientPrivilegeError("no right")
+    assert isinstance(await engine.execute(run), Mismatch)
 
 
 async def test_other_arguments_at_a_replay_are_a_mismatch(engine: Engine) -> None:

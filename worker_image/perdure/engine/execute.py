@@ -27,7 +27,7 @@ from perdure.engine.cancellation import Cancellations
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.determinism import Determinism
 from perdure.engine.encoding import PLAIN
-from perdure.engine.failures import describe
+from perdure.engine.failures import lasting
 from perdure.engine.history import History, MoreHistory
 from perdure.engine.log import StepLog
 from perdure.engine.pending import PendingCall, PendingStep
@@ -46,7 +46,6 @@ from perdure.errors import (
     CancelRequested,
     ControlSignal,
     OwnershipLost,
-    PerdureError,
     ReleaseRequested,
     SlotGivenBack,
 )
@@ -170,10 +169,10 @@ class Execution:
         self._request(aborted(ending, reason))
 
     def give_up(self, error: Exception, what: str) -> None:
-        """The journal or the history failed: a lasting reason fails the run, any other gives it back to the queue."""
+        """The journal or the history failed: a lasting reason ends the run, any other gives it back to the queue."""
         reason = f"{what}: {error}"
-        if isinstance(error, PerdureError) and not error.retryable:
-            self.abort(Failed(describe(error)), reason)
+        if (ending := lasting(error)) is not None:
+            self.abort(ending, reason)
         else:
             logger.warning("run %s is given back: %s", self.claimed.id, reason, exc_info=error)
             self.interrupt(ReleaseRequested(reason))

@@ -8,7 +8,10 @@ what it carries in `errordata`.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, replace
+
+import asyncpg
 
 from perdure.engine.codec import encode, shorten
 from perdure.engine.errordata import LOST, data_of, made, message_of, portable_data, storable
@@ -23,8 +26,11 @@ from perdure.errors import (
     StoreUnavailable,
     WorkflowFailed,
 )
-from perdure.model.outcome import ErrorRecord
+from perdure.model.outcome import ErrorRecord, Failed, Mismatch
 from perdure.model.rows import RecordedStep
+from perdure.store.pool import is_bad_row, is_transient
+
+logger = logging.getLogger(__name__)
 
 MAX_RAISED = 2000
 """Longest recorded form of what one of many failed attempts carries, in characters; above, it is a `StepFailed`."""
@@ -93,6 +99,22 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_outage, error.exceptions))
     return isinstance(error, StoreUnavailable) and _REBUILT not in error.__dict__
+
+
+def lasting(error: Exception) -> Failed | Mismatch | None:
+    """How a run ends for which nothing could be written or read, because of this; None: it is only given back, as it
+    can succeed when it is tried again at once, or somewhere else.
+
+    An error that nobody has foreseen is mostly the body's, which drives a durable call itself, or throws something into
+    it: given back, the run would do the same again, for ever.
+    """
+    if isinstance(error, PerdureError):
+        return None if error.retryable else Failed(describe(error))
+    if is_transient(error):
+        return None
+    refused = isinstance(error, asyncpg.PostgresError) and not is_bad_row(error)
+    logger.error("a durable call failed in a way that nobody has foreseen", exc_info=error)
+    return Mismatch(describe(error)) if refused else Failed(describe(error))
 
 
 def step_of(error: BaseException) -> str:

@@ -7,6 +7,7 @@ order is deterministic in whatever order they end. A call that is built and neve
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
@@ -121,6 +122,11 @@ class PendingCall(Coroutine[Any, Any, R], Generic[R]):
         scope = self._scope
         if current_scope.get() is not scope:
             raise self._elsewhere()
+        if self.step_id is not None and scope is not None and asyncio.get_running_loop() is not scope.execution.loop:
+            raise StepBuiltElsewhere(
+                f"the call of step {self.name} is awaited in another event loop than that of its run: "
+                "await it in the body; to run a function in a thread, make it a sync step"
+            )
         if self._convert is not None:
             return self._converted(scope)
         if self.step_id is None:

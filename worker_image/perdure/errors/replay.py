@@ -19,7 +19,7 @@ class InputMismatch(PerdureError):
 
 
 class StepBuiltElsewhere(PerdureError):
-    """A step call was awaited in another run, or on the other side of a step's boundary."""
+    """A step call was awaited in another run, on the other side of a step's boundary, or in another event loop."""
 
     code = "PRD-303"
 
