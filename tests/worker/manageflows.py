@@ -58,6 +58,12 @@ async def parent(name: str) -> list[str]:
     return [first, message, second, await opened(name)]
 
 
+@perdure.workflow(name="m.runs_child")
+async def runs_child(name: str) -> list[str]:
+    """Starts a child and waits for it in one call, before what fails."""
+    return [await child.run("first"), await opened(name)]
+
+
 @perdure.workflow(name="m.manager")
 async def manager(run_id: str) -> list[Any]:
     """Takes a failed run up again, waits for it, forks and rewinds it, and says what is known of all."""

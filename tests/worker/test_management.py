@@ -22,6 +22,7 @@ from tests.worker.manageflows import (
     parent,
     refused,
     relies,
+    runs_child,
     stale_run,
     steps_cancel,
     waits,
@@ -120,6 +121,27 @@ async def test_a_fork_with_another_child_waits_for_that_one(client: perdure.Clie
         started = [step.index for step in await handle.steps() if step.name == "perdure.start"]
         forked = await handle.fork(started[1], children={f"p-{started[0]}": "better"})
         assert await forked.result(SOON) == ["better", "hello", "second", "g"]
+
+
+async def test_forks_and_rewinds_keep_a_child_that_was_run_in_one_call(
+    client: perdure.Client, db: str, conn: Connection
+) -> None:
+    """The wait is recorded with the id of the child of before, not with that which the fork would give."""
+    async with working(db):
+        handle = await client.start(runs_child.options(id="r"), "g")
+        with pytest.raises(ValueError, match="is shut"):
+            await handle.result(SOON)
+        await open_gate(conn, "g")
+        at_failure = await handle.fork(perdure.Cut.LAST_FAILURE, id="f")
+        before_the_wait = await handle.fork(1, id="w")
+        assert await at_failure.result(SOON) == await before_the_wait.result(SOON) == ["first", "g"]
+        assert await (await before_the_wait.fork(perdure.Cut.LAST_STEP)).result(SOON) == ["first", "g"]
+        await handle.rewind(perdure.Cut.LAST_STEP)
+        assert await handle.result(SOON) == ["first", "g"]
+        other = await client.start(child.options(id="other"), "other")
+        replaced = await handle.fork(2, children={"r-0": other.id})
+        assert await replaced.result(SOON) == ["other", "g"]
+        assert await effects(conn, "r-0") == [("first", "done")]
 
 
 async def test_a_rewound_run_gets_its_message_again_and_starts_a_new_child(

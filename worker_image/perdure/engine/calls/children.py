@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.engine.backoff import Wait
 from perdure.engine.calls.calls import Calls
-from perdure.engine.calls.kinds import Common, DurableCall, Place, build
+from perdure.engine.calls.kinds import Common, DurableCall, Place, build, input_of
 from perdure.engine.codec import Decoder
 from perdure.engine.context import Scope, current_scope
 from perdure.engine.failures import NONE, rebuild, rebuild_run
@@ -146,9 +146,20 @@ class PendingRun(PendingCall[R]):
             raise
         kind: Any = self.result.kind
         if kind.run_id != handle.id:
-            # Another run was given instead, that which has the deduplication id; the recorded input was known before.
+            # Another run than was thought when this was built: the one that has the deduplication id, or, in a run that
+            # was forked or rewound, the child of before.
             self.result.kind = replace(kind, run_id=handle.id)
+            if await execution.perform_unrecorded(self._recorded_input) != self.result.input:
+                self.result.input = input_of(self.result.kind)
         return await self.result
+
+    async def _recorded_input(self, calls: Calls) -> str | None:
+        """What the wait is recorded with. Earlier releases have written the id that was thought; it stays as it is."""
+        assert self.result.step_id is not None
+        if not await calls.was_beyond(self.result.step_id):
+            return None
+        recorded = calls.recorded(self.result.step_id)
+        return None if recorded is None else recorded.input
 
 
 def run_of(start: PendingCall[Any], run_id: str | None, definition: WorkflowDefinition) -> PendingRun[Any]:
