@@ -180,16 +180,16 @@ class Handle(Generic[R]):
         return await self._limited(future, limit)
 
     async def _limited(self, future: asyncio.Future[RunSight], limit: float | None) -> RunSight:
-        """How the run ended. Between a caller and its limit, in seconds, stands nothing but this `asyncio.wait`."""
+        """How the run ended. Between a caller and its limit, in seconds, stands nothing but this `timeout`."""
         try:
-            await asyncio.wait((future,), timeout=limit)
-            if not future.done():
-                trouble = self._watcher.trouble
-                raise WaitTimeout(
-                    f"run {self.id} has not ended within {limit:g} s; it goes on"
-                    + (f" (the database does not answer: {trouble})" if trouble else "")
-                )
-            return future.result()
+            async with asyncio.timeout(limit):
+                return await future
+        except TimeoutError:
+            trouble = self._watcher.trouble
+            raise WaitTimeout(
+                f"run {self.id} has not ended within {limit:g} s; it goes on"
+                + (f" (the database does not answer: {trouble})" if trouble else "")
+            ) from None
         finally:
             self._watcher.forget(self.id, future)
 

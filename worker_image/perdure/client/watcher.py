@@ -49,6 +49,8 @@ class Watcher:
         self._waiters: dict[str, set[asyncio.Future[RunSight]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
+        self._sleeps_until = -inf
+        """When the next question is asked, as far as the background knows while it waits for that."""
         self._answered = False
         self._deaf = 0
         self._closed = False
@@ -73,13 +75,13 @@ class Watcher:
         self._waiters.setdefault(run_id, set()).add(future)
         self._schedule.add(run_id, poll, asleep=asleep)
         self._start()
-        self._wake.set()
+        self._hurry()
         return future
 
     def awake(self, run_id: str, *, armed: bool, here: bool) -> None:
         """The run is there; `armed`: it was created so that its end will be told; `here`: this process runs it."""
         self._schedule.awake(run_id, time.monotonic(), armed=armed, here=here)
-        self._wake.set()
+        self._hurry()
 
     def ended(self, run_id: str) -> None:
         """The run has ended, as this process knows."""
@@ -160,7 +162,8 @@ class Watcher:
     async def _until_due(self) -> None:
         while True:
             self._wake.clear()
-            seconds = self._schedule.due_at() - time.monotonic()
+            self._sleeps_until = due = self._schedule.due_at()
+            seconds = due - time.monotonic()
             if seconds <= 0:
                 return
             try:
@@ -168,6 +171,11 @@ class Watcher:
                     await self._wake.wait()
             except TimeoutError:
                 return
+
+    def _hurry(self) -> None:
+        """Wake the background if it would sleep too long: most runs that begin here end before they are due."""
+        if self._schedule.due_at() < self._sleeps_until:
+            self._wake.set()
 
     def _told(self, run_id: str, sight: RunSight | None, now: float, spread: float) -> None:
         if sight is None:
@@ -207,12 +215,12 @@ class Watcher:
 
     def _heard(self, run_ids: list[str]) -> None:
         if self._schedule.heard(run_ids):
-            self._wake.set()
+            self._hurry()
 
     def _gap(self) -> None:
         self._deaf = 0
         self._schedule.gap()
-        self._wake.set()
+        self._hurry()
 
     def _lost_listener(self, error: BaseException) -> None:
         self._deaf += 1
