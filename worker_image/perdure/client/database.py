@@ -9,7 +9,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
@@ -28,11 +27,10 @@ from perdure.store.pool import (
     CONNECT_SECONDS,
     STATEMENT_SECONDS,
     connection_errors,
-    create_pool,
     is_bad_row,
-    is_transient,
 )
 from perdure.store.pooler import explain
+from perdure.store.sessions import Sessions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,9 +59,7 @@ class Database:
     """At most `size` connections to one database."""
 
     def __init__(self, url: str, *, size: int) -> None:
-        self._url = url
-        self._size = size
-        self._pool: asyncpg.Pool[Any] | None = None
+        self._sessions = Sessions(url, application_name=APPLICATION_NAME, size=size)
         self._closed = False
         self.gate: Callable[[str], None] = outside_of_bodies
         """Asked before each call whether it may be made here; raises what it is refused with."""
@@ -80,21 +76,11 @@ class Database:
         `InsideWorkflow` in the body of a run.
         """
         self.gate("a client asked the database")
+        if self._closed:
+            raise ClientClosed("the client was closed")
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                pool = await self._opened()
-                connection = await pool.acquire()
-                try:
-                    return await operation(connection, *args, **kwargs)
-                except BaseException as error:
-                    # A cancelled statement may go on at the server: the next one must not wait behind it.
-                    if not isinstance(error, asyncpg.PostgresError) or is_transient(error):
-                        # One that broke by itself is out of the pool already, and says so instead of the error.
-                        with suppress(asyncpg.InterfaceError):
-                            connection.terminate()
-                    raise
-                finally:
-                    await pool.release(connection)
+                return await self._sessions.run(operation, *args, **kwargs)
         except (asyncpg.PostgresError, *connection_errors) as error:
             if self._closed:
                 raise ClientClosed("the client was closed") from error
@@ -120,25 +106,9 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections, those of calls under way after `CLOSE_SECONDS`."""
-        self._closed = True
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await pool.close()
-        except TimeoutError:
-            pool.terminate()
-
-    async def _opened(self) -> asyncpg.Pool[Any]:
-        if self._closed:
-            raise ClientClosed("the client was closed")
-        if self._pool is None:
-            # With none open at once there is nothing to wait for, so two callers cannot both be here.
-            self._pool = await create_pool(
-                self._url, application_name=APPLICATION_NAME, min_size=0, max_size=self._size
-            )
-        return self._pool
+        if not self._closed:
+            self._closed = True
+            await self._sessions.close(CLOSE_SECONDS)
 
 
 def translated(error: BaseException) -> PerdureError:
