@@ -238,3 +238,17 @@ def test_whatever_numbers_stand_in_the_environment_the_settings_pass_the_strict_
         load(env)[0].validate_strictly()
     except ConfigurationError as error:
         assert "are both" in error.message  # two ports: nobody can say which one is to move
+
+
+@pytest.mark.parametrize("field", ["namespace", "pool", "queues", "version", "pod_name", "pod_uid"])
+@pytest.mark.parametrize("text", ["\udcff", "a\x00b", "x" * 254], ids=["not UTF-8", "NUL", "long"])
+def test_a_text_that_no_row_can_hold_is_refused_before_anything_is_asked_of_the_database(field: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{field} (holds|has)"):
+        load({variable_of(field): text})
+    with pytest.raises(ConfigurationError, match=f"{field} (holds|has)"):
+        WorkerSettings(**{field: text})
+
+
+def test_a_queue_that_is_named_twice_is_one() -> None:
+    settings, _ = load({"PERDURE_QUEUES": "urgent,default, urgent"})
+    assert settings.queues == ("urgent", "default")

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticUndefined
 
 from perdure.engine import errortypes
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, InvalidArgument
+from perdure.model.start import NAME_MAX, check_text
 from perdure.model.variables import PREFIX, Limit, Variable, unknown
 from perdure.model.versions import VersionPolicy
 from perdure.store.pool import DATABASE_VARIABLES
@@ -37,6 +38,9 @@ LIMITS: dict[str, Limit] = {
     "transaction_connections": Limit(1, 100, "connections"),  # beyond it transactions wait for each other
 }
 """Range and unit of each number."""
+
+TEXTS = {"namespace": NAME_MAX, "pool": NAME_MAX, "queues": NAME_MAX, "version": 253, "pod_name": 253, "pod_uid": 253}
+"""Longest text of those that stand in rows; the names are as long as where runs are started."""
 
 TUNABLES = {
     "PERDURE_POLL_SECONDS": 1,
@@ -145,7 +149,7 @@ class WorkerSettings(BaseModel):
     def _split(cls, value: Any) -> Any:
         """A comma-separated text is a list."""
         if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
+            return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
         return value
 
     @model_validator(mode="wrap")
@@ -168,10 +172,23 @@ class WorkerSettings(BaseModel):
                 problems.append(f"{name}={value!r} is no {_kind(name)}")
             elif not limit.least <= value <= limit.most:
                 problems.append(f"{name}={value:g} is not between {limit.least:g} and {limit.most:g} {limit.unit}")
+        problems += self._unusable_texts()
         if not problems:
             problems = [problem for _, problem in self._misfits()]
         if problems:
             raise ConfigurationError("; ".join(problems))
+
+    def _unusable_texts(self) -> list[str]:
+        """A sentence for each text that could not be stored, or that no run will ever be started with."""
+        problems = []
+        for name, longest in TEXTS.items():
+            value = getattr(self, name)
+            for text in value if isinstance(value, tuple) else (value,):
+                try:
+                    check_text(name, None if name == "pod_uid" and not text else text, longest)
+                except InvalidArgument as error:
+                    problems.append(error.message)
+        return problems
 
     def _misfits(self) -> list[tuple[dict[str, float], str]]:
         """Values that do not go together: what to use instead, if there is something, and a sentence."""
