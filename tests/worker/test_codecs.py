@@ -11,6 +11,7 @@ from perdure.api import step, workflow
 from perdure.cli.offloading import lines, sweep_all
 from perdure.codecs import Compression, Encryption, Offload
 from perdure.codecs.sweeping import Swept
+from perdure.engine.encoding import LARGE as THREADED
 from perdure.engine.registry import Registry
 from perdure.model.states import RunStatus
 from perdure.store.pool import connect
@@ -84,6 +85,18 @@ async def test_values_are_compressed_encrypted_and_elsewhere_and_read_again(db: 
     kept = contents(tmp_path)
     assert len(kept) >= 4
     assert not any(b"4000" in data for data in kept)
+
+
+async def test_values_that_are_encrypted_in_a_thread_are_so_wherever_they_are_stored(db: str) -> None:
+    codec, text = Encryption({"k": OLD}), SECRET * 4000
+    assert len(text) > THREADED
+    flow = Flow(codec)
+    async with working(db, flow.registry, codecs=("aes-gcm",)), perdure.Client(db, "ns", codecs=[codec]) as client:
+        handle = await client.start(flow.flow, text)
+        assert await handle.result(timeout=SOON) == len(text) * 2
+        assert await client.get_event(handle.id, "seen", timeout=SOON) == text
+    stored = await values_of(db, handle.id)
+    assert all(value.startswith("!aes-gcm:k:") for value in stored.values())
 
 
 async def test_small_values_are_as_ever_where_no_codec_takes_them(db: str, tmp_path: Path) -> None:

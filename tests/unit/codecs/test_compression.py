@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perdure.codecs import Compression
+from perdure.codecs.armor import PIECE, armored, bare
 from perdure.engine.encoding import MAX_BEFORE_BYTES
 from perdure.errors import DecodingFailed, InvalidArgument
 
@@ -50,3 +51,15 @@ def test_a_small_text_cannot_become_more_than_memory_has_room_for() -> None:
 def test_options_out_of_range_are_refused(options: dict) -> None:
     with pytest.raises(InvalidArgument):
         Compression(**options)
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, PIECE * 2, PIECE * 2 + 2])
+def test_base64_in_pieces_is_that_of_the_whole(size: int) -> None:
+    data = bytes(number % 251 for number in range(size))
+    assert armored(data) == b64encode(data).decode()
+    assert bare(armored(data)) == data
+
+
+def test_base64_that_ends_before_its_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="padding"):
+        bare(armored(b"x" * (PIECE - 1)) + armored(b"x" * PIECE))

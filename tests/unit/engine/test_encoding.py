@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from perdure.engine.codec import encode
-from perdure.engine.encoding import MAX_PAYLOAD_BYTES, PLAIN, PORTABLE
+from perdure.engine.encoding import LARGE, MAX_PAYLOAD_BYTES, PLAIN, PORTABLE
 from perdure.engine.serialization import RESERVED, Serializers
 from perdure.errors import (
     AlreadyRegistered,
@@ -54,6 +54,21 @@ class Elsewhere(Based):
 
     name = "elsewhere"
     blocking = True
+
+
+class Hexing(Based):
+    """A heavy codec: hexadecimal digits."""
+
+    heavy = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def encode(self, text: str) -> str | None:
+        return text.encode().hex()
+
+    def decode(self, text: str) -> str:
+        return bytes.fromhex(text).decode()
 
 
 class Lazy(Based):
@@ -117,6 +132,54 @@ async def test_a_codec_that_talks_to_something_outside_works_beside_the_loop() -
     serializers = known(Spying())
     assert await serializers.fetch(await stored(serializers, 1), WHAT) == "1"
     assert loops == [True, True]
+
+
+class Watched(Based):
+    """A codec that knows which of its calls were on the loop."""
+
+    def __init__(self, name: str, *, heavy: bool) -> None:
+        self.name, self.heavy = name, heavy
+        self.on_loop: list[bool] = []
+
+    def encode(self, text: str) -> str | None:
+        self.on_loop.append(asyncio._get_running_loop() is not None)
+        return super().encode(text)
+
+    def decode(self, text: str) -> str:
+        self.on_loop.append(asyncio._get_running_loop() is not None)
+        return super().decode(text)
+
+
+@pytest.mark.parametrize(("size", "on_loop"), [(LARGE - 3, True), (LARGE, False)])
+async def test_a_heavy_codec_has_large_values_beside_the_loop_and_small_ones_at_once(size: int, on_loop: bool) -> None:
+    first, second = Watched("first", heavy=True), Watched("second", heavy=True)
+    serializers = known(first, second)
+    text = await stored(serializers, "x" * (size - 2))
+    assert text.startswith("!second:")
+    assert first.on_loop == second.on_loop == [on_loop]
+    assert await serializers.fetch(text, WHAT) == json.dumps("x" * (size - 2))
+    assert first.on_loop[0] is on_loop
+
+
+async def test_a_codec_that_knows_no_threads_stays_on_the_loop_with_those_before_it() -> None:
+    heavy, own = Watched("heavy", heavy=True), Watched("own", heavy=False)
+    serializers = known(heavy, own)
+    text = await stored(serializers, "x" * LARGE)
+    assert await serializers.fetch(text, WHAT) == json.dumps("x" * LARGE)
+    assert own.on_loop == [True, True]
+    assert heavy.on_loop[0] is True
+
+
+async def test_of_a_large_value_no_codec_is_left_out_and_none_comes_twice() -> None:
+    serializers = known(Hexing("a"), Based(), Watched("b", heavy=True), Elsewhere())
+    text = await stored(serializers, "x" * LARGE)
+    layers = []
+    while text[:1] == "!":
+        name, _, rest = text[1:].partition(":")
+        layers.append(name)
+        text = bytes.fromhex(rest).decode() if name == "a" else base64.b64decode(rest).decode()
+    assert layers == ["elsewhere", "b", "based", "a"]
+    assert text == json.dumps("x" * LARGE)
 
 
 async def test_all_that_are_known_read_and_those_in_use_write() -> None:

@@ -9,6 +9,7 @@ import perdure
 import pytest
 from perdure import MaxStepRetriesExceeded
 from perdure.codecs import Encryption
+from perdure.engine.encoding import LARGE
 from perdure.engine.failures import NONE, describe, rebuild_run
 from perdure.engine.sealing import opened, sealed
 from perdure.engine.serialization import Serializers
@@ -159,3 +160,11 @@ def test_a_message_that_looks_sealed_is_a_message() -> None:
     record = ErrorRecord.from_json(describe(ValueError(text)).to_json())
     assert str(rebuild_run(opened(record, Serializers()), "r")) == text
     assert NONE.errors == ()
+
+
+def test_however_much_an_error_carries_it_is_stored_encrypted() -> None:
+    serializers = Serializers().with_own(None, [Encryption(KEY)])
+    record = ErrorRecord("Declined", "the card was declined", raised="4000 1234 " * (LARGE // 5))
+    stored = sealed(record, serializers.encoding(None))
+    assert stored.raised.startswith("!aes-gcm:")
+    assert "4000" not in stored.raised

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode, b64encode
 
+from perdure.codecs.armor import armored, bare
 from perdure.engine.encoding import MAX_BEFORE_BYTES
 from perdure.errors import DecodingFailed, InvalidArgument
 
@@ -19,6 +19,7 @@ class Compression:
     """
 
     blocking = False
+    heavy = True
 
     def __init__(self, *, at_least: int = 1024, level: int = 6, name: str = "zlib") -> None:
         if not isinstance(at_least, int) or isinstance(at_least, bool) or at_least < 0:
@@ -33,14 +34,14 @@ class Compression:
         """The text as base64 of what zlib makes of it; None where that is no shorter."""
         if len(text) < self._at_least:
             return None
-        made = b64encode(zlib.compress(text.encode(), self._level)).decode("ascii")
+        made = armored(zlib.compress(text.encode(), self._level))
         return made if len(made) < len(text) else None
 
     def decode(self, text: str, /) -> str:
         """Raises `DecodingFailed` for what `encode` has not made."""
         reader = zlib.decompressobj()
         try:
-            made = reader.decompress(b64decode(text, validate=True), MAX_BEFORE_BYTES + 1)
+            made = reader.decompress(bare(text), MAX_BEFORE_BYTES + 1)
             if len(made) > MAX_BEFORE_BYTES:
                 raise DecodingFailed(f"a compressed value has more than {MAX_BEFORE_BYTES} bytes")
             if not reader.eof or reader.unused_data:

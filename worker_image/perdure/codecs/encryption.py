@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perdure.codecs.armor import armored, bare
 from perdure.errors import ConfigurationError, DecodingFailed, InvalidArgument, UnknownSerialization
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Encryption:
     """
 
     blocking = False
+    heavy = True
 
     def __init__(self, keys: Mapping[str, bytes | str], *, active: str | None = None, name: str = "aes-gcm") -> None:
         if not isinstance(keys, Mapping) or not keys:
@@ -66,7 +68,7 @@ class Encryption:
         """The id of the key, and base64 of nonce and ciphertext."""
         nonce = os.urandom(NONCE_BYTES)
         made = nonce + self._ciphers[self._active].encrypt(nonce, text.encode(), self._bound(self._active))
-        return f"{self._active}:{b64encode(made).decode('ascii')}"
+        return f"{self._active}:{armored(made)}"
 
     def decode(self, text: str, /) -> str:
         """Raises `UnknownSerialization` for a key that is not here, `DecodingFailed` for what was not encrypted so."""
@@ -83,7 +85,7 @@ class Encryption:
                 f"{self.name}:{key_id}",
             )
         try:
-            made = b64decode(rest, validate=True)
+            made = bare(rest)
             return cipher.decrypt(made[:NONCE_BYTES], made[NONCE_BYTES:], self._bound(key_id)).decode()
         except InvalidTag:
             raise DecodingFailed(

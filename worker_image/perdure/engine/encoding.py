@@ -22,11 +22,15 @@ others'."""
 MAX_BEFORE_BYTES = 64 * 1024 * 1024
 """Largest single value as JSON where layers make it smaller: it is in memory several times while they do."""
 
+LARGE = 64 * 1024
+"""Characters from which on a text is given to a heavy layer in a thread: zlib takes some milliseconds then. A thread
+costs a tenth of one, which smaller values do not pay."""
+
 MARK = "!"
 """How a text begins that is no JSON."""
 
-_UNSTORABLE = re.compile("[\x00\x1f\ud800-\udfff]")
-"""NUL and halves of surrogate pairs are nothing for Postgres; the unit separator stands between values of a batch."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a pair is nothing for Postgres, as NUL is none; the unit separator stands between values of a batch."""
 
 
 class Layer(Protocol):
@@ -42,6 +46,11 @@ class Layer(Protocol):
         """Whether it talks to something outside: then it works in a thread."""
         ...
 
+    @property
+    def heavy(self) -> bool:
+        """Whether its time grows with the text: then it has large ones in a thread, and may have several at once."""
+        ...
+
     def write(self, text: str, what: str) -> str | None:
         """The text it makes of this one; None: it leaves it as it is. Raises `EncodingFailed`."""
         ...
@@ -51,34 +60,55 @@ class Layer(Protocol):
         ...
 
 
+class Rest(str):
+    """A large text that `Encoding.begin` has left to `Encoding.finish`, with all layers that are heavy."""
+
+    __slots__ = ()
+
+
 class Encoding:
     """How one run, or one value, is written. Immutable; there is one object for each way of a process.
 
     `portable`: whether JSON is held to what other languages can write and read. `layered`: whether something else than
     JSON is stored. `most`: bytes that a value may have as JSON. `blocking`: whether some of it is done in a thread,
-    after `begin`.
+    after `begin`, whatever the size; of a large value it may be more.
     """
 
-    __slots__ = ("_first", "_last", "blocking", "layered", "most", "portable")
+    __slots__ = ("_first", "_heavy", "_last", "_light", "blocking", "layered", "most", "portable")
 
     def __init__(self, layers: Sequence[Layer] = (), *, portable: bool = False, most: int = MAX_PAYLOAD_BYTES) -> None:
         cut = next((number for number, layer in enumerate(layers) if layer.blocking), len(layers))
         self._first = tuple(layers[:cut])
         self._last = tuple(layers[cut:])
+        from_here = cut
+        while from_here and layers[from_here - 1].heavy:
+            from_here -= 1
+        # Only where all that follows may be in a thread, too.
+        self._light, self._heavy = tuple(layers[:from_here]), tuple(layers[from_here:cut])
         self.blocking = bool(self._last)
         self.layered = bool(layers)
         self.portable = portable
         self.most = MAX_BEFORE_BYTES if layers else most
 
     def begin(self, text: str, what: str) -> str:
-        """The text that is stored for this JSON, or what `finish` goes on with. Raises `EncodingFailed`."""
+        """The text that is stored for this JSON, or what `finish` goes on with: always where this is `blocking`, and
+        for a `Rest`. Raises `EncodingFailed`."""
+        if len(text) >= LARGE and self._heavy:
+            for layer in self._light:
+                text = _through(layer, text, what)
+            return Rest(text)
+        return self.at_once(text, what)
+
+    def at_once(self, text: str, what: str) -> str:
+        """`begin`, but only what is `blocking` is left to do, however large the text. Raises `EncodingFailed`."""
         for layer in self._first:
             text = _through(layer, text, what)
         return text if self._last else _bounded(text, what)
 
     def finish(self, text: str, what: str) -> str:
         """What `begin` has left to do. May take long and raise what the layers say; call it in a thread."""
-        for layer in self._last:
+        layers = self._last if type(text) is str else self._heavy + self._last
+        for layer in layers:
             text = _through(layer, text, what)
         return _bounded(text, what)
 
@@ -103,7 +133,7 @@ def _through(layer: Layer, text: str, what: str) -> str:
         return text
     if not isinstance(made, str):
         raise EncodingFailed(f"{what} cannot be stored: {layer.name} has written {type(made).__name__}, not a text")
-    if _UNSTORABLE.search(made):
+    if "\x00" in made or "\x1f" in made or (not made.isascii() and _SURROGATE.search(made)):
         raise EncodingFailed(
             f"{what} cannot be stored: what {layer.name} has written holds a NUL, a unit separator (U+001F) or half a "
             "surrogate pair; base64 has none of these"

@@ -26,7 +26,7 @@ def sealed(record: ErrorRecord, encoding: Encoding) -> ErrorRecord:
     raised = record.raised
     if raised and raised != LOST and raised[:1] != MARK:
         try:
-            raised = encoding.begin(raised, f"what error {record.type} carries")
+            raised = encoding.at_once(raised, f"what error {record.type} carries")
         except PerdureError:
             raised = LOST
     return replace(record, raised=raised, attempts=tuple(sealed(each, encoding) for each in record.attempts))

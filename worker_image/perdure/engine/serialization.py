@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic_core import from_json, to_json
 
 from perdure.engine.codec import same_json, shorten
-from perdure.engine.encoding import MARK, PLAIN, PORTABLE, Encoding
+from perdure.engine.encoding import LARGE, MARK, PLAIN, PORTABLE, Encoding
 from perdure.errors import (
     AlreadyRegistered,
     ConfigurationError,
@@ -71,7 +71,8 @@ class Serializer(Protocol):
 class Codec(Protocol):
     """A transformation of stored texts. `name` as for a `Serializer`. A codec that talks to something outside has an
     attribute `blocking` that is True: it is called in threads then, and an error of it that is a `PerdureError` with
-    `retryable` is waited out."""
+    `retryable` is waited out. One whose work grows with the text and that several threads may use at once has an
+    attribute `heavy` that is True: it is called in threads for texts of 64 Ki characters or more."""
 
     @property
     def name(self) -> str:
@@ -91,7 +92,7 @@ class _Serialized:
     """The layer of a serializer. What it has written is read back at once: what it does not give back is an error of
     now, not of the replay."""
 
-    blocking = False
+    blocking = heavy = False
 
     def __init__(self, serializer: Serializer) -> None:
         self.name = serializer.name
@@ -127,6 +128,7 @@ class _Coded:
     def __init__(self, codec: Codec) -> None:
         self.name = codec.name
         self.blocking = bool(getattr(codec, "blocking", False))
+        self.heavy = bool(getattr(codec, "heavy", False))
         self.own = codec
 
     def write(self, text: str, what: str) -> str | None:
@@ -219,25 +221,37 @@ class Serializers:
         for _ in range(MAX_LAYERS + 1):
             if text[:1] != MARK:
                 return text
-            end = text.find(":", 1, 65)
-            name = text[1:end] if end > 0 else ""
-            if not NAME.fullmatch(name):
-                raise DecodingFailed(f"{what} begins with {shorten(text, 20)!r}, as nothing does that was stored")
-            layer = self._layers.get(name)
-            if layer is None:
-                raise UnknownSerialization(
-                    f"{what} was written by {name}, which this process does not have: register it, or leave it to a "
-                    "process that has it",
-                    name,
-                )
-            text = layer.read(text[end + 1 :], what)
+            layer, rest = self._outermost(text, what)
+            text = layer.read(rest, what)
         raise DecodingFailed(f"{what} has more than {MAX_LAYERS} names before it")
 
     async def fetch(self, text: str, what: str) -> str:
         """`read`, in a thread where that may take long."""
         if text[:1] != MARK:
             return text
-        return await beside(self.read, text, what) if self.blocking else self.read(text, what)
+        if self.blocking:
+            return await beside(self.read, text, what)
+        while len(text) >= LARGE and text[:1] == MARK:
+            layer, rest = self._outermost(text, what)
+            if not layer.heavy:
+                break
+            text = await beside(layer.read, rest, what)
+        return self.read(text, what)
+
+    def _outermost(self, text: str, what: str) -> tuple[_Serialized | _Coded, str]:
+        """The layer that has written this text, and what it wrote. Raises as `read`."""
+        end = text.find(":", 1, 65)
+        name = text[1:end] if end > 0 else ""
+        if not NAME.fullmatch(name):
+            raise DecodingFailed(f"{what} begins with {shorten(text, 20)!r}, as nothing does that was stored")
+        layer = self._layers.get(name)
+        if layer is None:
+            raise UnknownSerialization(
+                f"{what} was written by {name}, which this process does not have: register it, or leave it to a "
+                "process that has it",
+                name,
+            )
+        return layer, text[end + 1 :]
 
     def _add(self, layer: _Serialized | _Coded) -> None:
         known = self._layers.get(layer.name)
@@ -262,7 +276,9 @@ async def written(text: str, encoding: Encoding, what: str) -> str:
     """What is stored for this JSON. Raises `EncodingFailed`, and what a codec says that cannot reach what it talks
     to."""
     text = encoding.begin(text, what)
-    return await beside(encoding.finish, text, what) if encoding.blocking else text
+    if not encoding.blocking and type(text) is str:
+        return text
+    return await beside(encoding.finish, text, what)
 
 
 async def beside(function: Callable[[str, str], str], text: str, what: str) -> str:

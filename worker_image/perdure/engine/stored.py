@@ -55,7 +55,7 @@ class Values:
 
     async def finish(self, text: str, encoding: Encoding, what: str) -> str:
         """What is stored, where an encoding has begun. Raises `EncodingFailed`, and the signal of a stopped run."""
-        if not encoding.blocking:
+        if not encoding.blocking and type(text) is str:
             return text
         return await self._patiently(lambda: beside(encoding.finish, text, what))
 

@@ -85,10 +85,8 @@ class Calls:
                 case _:
                     assert call.step_id is not None
                     at = Place(call, call.step_id, recorded, self.run.claimed)
-                    if call.kind.holds and self.run.encoding.blocking:
+                    if call.kind.holds and self.run.encoding.layered:
                         at.input = await self.finish(call.stored, self.run.encoding, f"the arguments of {call.name}")
-                    elif call.kind.holds and self.run.encoding.layered:
-                        at.input = call.stored
                     result = await call.kind.perform(self, at)
                     if self.run.stopping:
                         raise self.run.signal()
@@ -131,7 +129,7 @@ class Calls:
 
     async def finish(self, text: str, encoding: Encoding, what: str) -> str:
         """What is stored of a value of which the beginning is written. The run does not park meanwhile."""
-        if not encoding.blocking:
+        if not encoding.blocking and type(text) is str:
             return text
         with self.busy():
             return await self.run.values.finish(text, encoding, what)
