@@ -258,7 +258,7 @@ async def test_a_call_that_does_not_fit_the_signature_is_a_type_error_and_takes_
     @engine.workflow
     async def flow():
         for wrong in (step, lambda: step(1, 2), lambda: step(1, c=1)):
-            with pytest.raises(TypeError):
+            with pytest.raises(TypeError, match=r"^step\(\): .*; it takes a, b$"):
                 wrong()
         return step(1, b=2).step_id
 

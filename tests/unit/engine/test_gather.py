@@ -4,7 +4,7 @@ import asyncio
 
 import perdure
 import pytest
-from perdure.errors import CancelRequested, InvalidArgument
+from perdure.errors import CancelRequested, InvalidArgument, PatchNondeterminism
 from perdure.model.outcome import Cancelled, Parked
 from perdure.model.states import StepStatus
 
@@ -224,3 +224,17 @@ async def test_it_waits_for_all_while_one_is_tried_again(engine: Engine):
     claim = engine.claim(engine.run_of(flow))
     await until(lambda: claim.done)
     assert output_of(await claim.ending()) == ["up", 4]
+
+
+async def test_a_patch_beside_another_call_is_refused_at_once_wherever_it_stands(engine: Engine):
+    double = doubling(engine)
+
+    @engine.workflow
+    async def flow():
+        with pytest.raises(PatchNondeterminism, match="on its own"):
+            perdure.gather(double(1), perdure.patch("p"))
+        with pytest.raises(PatchNondeterminism):
+            perdure.gather(perdure.deprecate_patch("p"), double(1))
+        return await perdure.gather(double(1), double(2))
+
+    assert output_of(await engine.execute(engine.run_of(flow))) == [2, 4]

@@ -291,6 +291,9 @@ async def test_those_that_start_a_run_are_no_branches_of_a_select(engine: Engine
         lambda: perdure.set_delay("r", 0),
         lambda: perdure.set_attributes("r", {"a": object()}),
         lambda: perdure.cancel(""),
+        lambda: perdure.cancel("r", mode="Gently"),  # type: ignore[arg-type]
+        lambda: perdure.cancel("r", "no\0reason"),
+        lambda: perdure.cancel("r", 5),  # type: ignore[arg-type]
         lambda: perdure.resume(None),  # type: ignore[call-overload]
         lambda: perdure.list_workflows(limit=0),
         lambda: perdure.list_workflows(after="x"),

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+from perdure.engine.calls.alone import AloneCall
 from perdure.engine.pending import PendingCall
 from perdure.engine.select import Selected, build_select
-from perdure.errors import ControlSignal, InvalidArgument, SelectMisused
+from perdure.errors import ControlSignal, InvalidArgument, PatchNondeterminism, SelectMisused
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -59,12 +60,17 @@ def gather(*calls: PendingCall[Any], return_exceptions: bool = False) -> Corouti
     When calls fail, the first failure in that order is raised once all have ended, whichever failed first in time: so
     the body sees the same at a replay. With `return_exceptions` failures stand among the results instead. Signals that
     end the body are never among them. Everything is recorded by the calls themselves. Raises `InvalidArgument` at once
-    for what is no durable call: a coroutine would take the indexes of its calls in the order in which they begin.
+    for what is no durable call: a coroutine would take the indexes of its calls in the order in which they begin; and
+    `PatchNondeterminism` for a `patch`, `deprecate_patch` or `debounce` beside others.
     """
     for call in calls:
         if not isinstance(call, PendingCall):
             raise InvalidArgument(
                 f"perdure.gather takes durable calls, not {type(call).__name__}: call the steps where you gather them"
+            )
+        if isinstance(call, AloneCall) and len(calls) > 1:
+            raise PatchNondeterminism(
+                f"{call.name} takes its place when it is awaited: await it on its own, not in gather"
             )
     return _all(calls, return_exceptions)
 

@@ -30,7 +30,10 @@ R5 = TypeVar("R5")
 
 class RunHandle(Generic[R]):
     """A run, in the body of a run. Gotten by `await workflow.start(...)` and `perdure.handle`; good for as long as the
-    body runs. Equal handles are of the same run."""
+    body runs. Equal handles are of the same run.
+
+    Where an instance is launched, `await workflow.start(...)` gives one outside of runs, too: its methods do there what
+    those of a client's handle do, and nothing is recorded."""
 
     __slots__ = ("_definition", "id")
 

@@ -23,6 +23,7 @@ from perdure.engine.calls.management import (
 from perdure.engine.pending import PendingCall, PendingStart
 from perdure.model.listing import RunDetails, StepDetails, StepQuery
 from perdure.model.management import Cut
+from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import Seconds
 from perdure.model.states import CancelMode, RunStatus
 
@@ -87,6 +88,13 @@ def steps(
     return build(steps_of(StepQuery(self.id, after, limit, payloads)))
 
 
-def send(self: RunHandle[Any], value: Any, topic: str = "", key: str | None = None) -> PendingCall[None]:
+def send(
+    self: RunHandle[Any],
+    value: Any,
+    topic: str = "",
+    key: str | None = None,
+    *,
+    serialization: Serialization | SerializationName | None = None,
+) -> PendingCall[None]:
     """Send the run a message: `perdure.send`."""
-    return send_to(self.id, value, topic, key)
+    return send_to(self.id, value, topic, key, serialization=serialization)

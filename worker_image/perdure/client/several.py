@@ -80,4 +80,4 @@ def _id_of(run: Any) -> str:
         return run.id
     if isinstance(run, str):
         return run
-    raise InvalidArgument(f"a run is given by its id or its handle, not as {run!r}")
+    raise InvalidArgument(f"a run is given by its id or the handle of a client, not as {run!r}")

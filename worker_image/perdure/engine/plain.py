@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from perdure.engine.pending import PendingCall
+from perdure.engine.pending import PendingCall, PendingStart
 
 if TYPE_CHECKING:
     from perdure.engine.context import Scope
@@ -28,3 +28,9 @@ class PlainCall(PendingCall[R], Generic[R]):
 
     def _plainly(self, scope: Scope | None) -> Coroutine[Any, Any, R]:
         return self._make()
+
+
+class PlainStart(PlainCall[R], PendingStart[R]):
+    """One that gives the handle of a run which it has started, anew or again."""
+
+    __slots__ = ()

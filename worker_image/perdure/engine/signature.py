@@ -39,7 +39,7 @@ def hints_of(function: Callable[..., Any], names: Sequence[str]) -> dict[str, An
 class Parameters:
     """The parameters of one registered function, prepared once so that a call costs little."""
 
-    __slots__ = ("_collects", "_plain", "_signature", "_slots", "names")
+    __slots__ = ("_collects", "_of", "_plain", "_signature", "_slots", "names")
 
     def __init__(self, function: Callable[..., Any], leading: int = 0) -> None:
         """`leading`: so many parameters at the front are the engine's to fill, and are not recorded."""
@@ -47,6 +47,7 @@ class Parameters:
             self._signature = _without(inspect.signature(function), leading)
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"the signature of {function!r} cannot be read: {error}") from error
+        self._of = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
         self._slots = tuple(self._signature.parameters.values())
         self.names = tuple(slot.name for slot in self._slots)
         self._collects = next((slot.name for slot in self._slots if slot.kind is Parameter.VAR_KEYWORD), None)
@@ -66,10 +67,13 @@ class Parameters:
         return tuple(slot.name for slot in self._slots if not _optional(slot))
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """Values in the order of the signature. Raises `TypeError` as the call itself would."""
+        """Values in the order of the signature. Raises `TypeError` as the call itself would, saying of what."""
         if not kwargs and len(args) in self._plain:
             return args
-        given = self._signature.bind(*args, **kwargs).arguments
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self._of}(): {error}; it takes {self._takes()}") from None
         last = max((index for index, name in enumerate(self.names) if name in given), default=-1)
         return [given.get(slot.name, _default(slot)) for slot in self._slots[: last + 1]]
 

@@ -124,11 +124,18 @@ def index_of(cut: Cut, recorded: Recorded, run_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Ask for the end of the run, and with `cascade` of those that it has started."""
+    """Ask for the end of the run, and with `cascade` of those that it has started. Raises `InvalidArgument`."""
 
     reason: str
     mode: CancelMode = CancelMode.GRACEFUL
     cascade: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or "\0" in self.reason:
+            raise InvalidArgument(f"the reason of a cancel is a text without NUL, not {self.reason!r}")
+        if self.mode not in tuple(CancelMode):
+            known = ", ".join(repr(each.value) for each in CancelMode)
+            raise InvalidArgument(f"the mode of a cancel is one of {known}, not {self.mode!r}")
 
 
 @dataclass(frozen=True, slots=True)
