@@ -29,8 +29,8 @@ Pair = tuple[PreparedStart[Any], RunStart]
 async def stored_row_of(start: PreparedStart[Any], pool: str, serializers: Serializers) -> RunStart:
     """The row, with its input as it is stored. Raises as `row_of`, `EncodingFailed`, `PayloadTooLarge`."""
     row = row_of(start, pool)
-    what = f"the input of workflow {start.workflow}"
-    return replace(row, input=await serializers.write(start.input, what, row.serialization))
+    text = await serializers.write(row.input, f"the input of workflow {row.workflow}", row.serialization)
+    return row if text == row.input else replace(row, input=text)
 
 
 def row_of(start: PreparedStart[Any], pool: str) -> RunStart:

@@ -89,11 +89,16 @@ class Lane(Service):
         """First what the runs have recorded, then their calls (rule R14)."""
         while not self._journal.lease.holds():  # noqa: ASYNC110 - another thread renews it
             await asyncio.sleep(LEASE_CHECK)
-        doubtful = {owner: entry for owner, entry in batch.items() if entry.locked}
+        doubtful: Batch = {}
+        writes: Batch = {}
+        for owner, entry in batch.items():
+            if entry.locked:
+                doubtful[owner] = entry
+            elif entry.writes:
+                writes[owner] = entry
         if doubtful:
             free = await self._set_aside(doubtful, asyncpg.LockNotAvailableError("the row of the run is still locked"))
-            batch = {owner: entry for owner, entry in batch.items() if owner in free or owner not in doubtful}
-        writes = {owner: entry for owner, entry in batch.items() if entry.writes}
+            writes |= {owner: entry for owner, entry in free.items() if entry.writes}
         if writes:
             await self._write(writes)
         calls = {owner: entry for owner, entry in self.outbox.flight.items() if owner in batch and entry.calls}

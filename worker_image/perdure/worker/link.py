@@ -57,19 +57,21 @@ class Link:
 
         Raises what the operation raises; after an error that leaves the connection in doubt it is thrown away.
         """
-        async with self._turn:
-            try:
-                connection = self._connection
-                if connection is None or connection.is_closed():
-                    connection = await self._opened()
-                return await operation(connection, *args, **kwargs)
-            except BaseException as error:
-                # A cancelled call may leave its statement running: the next one must not wait behind it.
-                if _in_doubt(error):
-                    self.drop()
-                if (advice := pooler.explain(error)) is not None:
-                    raise PoolerInTheWay(advice) from error
-                raise
+        await self._turn.acquire()
+        try:
+            connection = self._connection
+            if connection is None or connection.is_closed():
+                connection = await self._opened()
+            return await operation(connection, *args, **kwargs)
+        except BaseException as error:
+            # A cancelled call may leave its statement running: the next one must not wait behind it.
+            if _in_doubt(error):
+                self.drop()
+            if (advice := pooler.explain(error)) is not None:
+                raise PoolerInTheWay(advice) from error
+            raise
+        finally:
+            self._turn.release()
 
     def drop(self) -> None:
         """Throw the connection away without a word to the server."""
