@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perdure.engine.codec import Decoder, encode, same_input, takes_object
 from perdure.errors import DecodingFailed, EncodingFailed, RegistrationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from tests.support.engine import Engine, output_of
@@ -264,3 +264,16 @@ def test_sets_inside_a_model_are_compared_without_order():
     data = json.loads(text)
     data["lines"][0]["tags"] = sorted(data["lines"][0]["tags"], reverse=True)
     assert same_input(order, text, json.dumps(data))
+
+
+def test_bytes_of_a_model_that_are_no_text_are_refused_with_what_to_say_in_the_model():
+    class Plain(BaseModel):
+        data: bytes
+
+    class Said(Plain):
+        model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    with pytest.raises(EncodingFailed, match="ser_json_bytes='base64'"):
+        encode(Plain(data=b"\xff"), "it")
+    said = Said(data=b"\xff")
+    assert Decoder(Said, "it").decode(encode(said, "it"), "it") == said

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
@@ -74,6 +75,18 @@ def declined() -> Declined:
 
 
 # -- what comes back
+
+
+def test_an_error_of_a_file_comes_back_with_the_file_that_it_is_about() -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        Path("/no/such/file").read_text()
+    rebuilt = again(caught.value)
+    assert type(rebuilt) is FileNotFoundError
+    assert str(rebuilt) == str(caught.value) == "[Errno 2] No such file or directory: '/no/such/file'"
+    assert rebuilt.filename == "/no/such/file"
+    moved = again(OSError(18, "Invalid cross-device link", "/a", None, "/b"))
+    assert isinstance(moved, OSError)
+    assert (moved.filename, moved.filename2, moved.args) == ("/a", "/b", (18, "Invalid cross-device link"))
 
 
 def test_a_model_a_date_and_an_enum_come_back_as_the_class_is_annotated() -> None:

@@ -29,6 +29,11 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _SCALARS = (str, int, bool, float, type(None))
 _COMMON = frozenset((*_SCALARS, list, dict, tuple))
 
+_BYTES_OF_MODELS = (
+    " (a pydantic model says itself how its bytes are written: "
+    "model_config = ConfigDict(ser_json_bytes='base64', val_json_bytes='base64'))"
+)
+
 
 def shorten(text: str, limit: int = MAX_SHOWN) -> str:
     """The text, or its beginning and how long it was."""
@@ -46,7 +51,8 @@ def encode(value: Any, what: str, encoding: Encoding = PLAIN) -> str:
     try:
         text = to_json(value, ensure_ascii=True, bytes_mode="base64").decode("ascii")
     except Exception as error:
-        raise EncodingFailed(f"{what} cannot be written as JSON: {shorten(_reason(error))}") from error
+        hint = _BYTES_OF_MODELS if "invalid utf-8" in str(error) else ""
+        raise EncodingFailed(f"{what} cannot be written as JSON: {shorten(_reason(error))}{hint}") from error
     if "\\u0000" in text and _NUL.search(text):
         raise EncodingFailed(f"{what} holds a NUL character, which Postgres cannot store")
     if ("NaN" in text or "Infinity" in text) and not _finite(text):

@@ -35,6 +35,9 @@ It stands in a row that every claim of the run reads."""
 LOST = "{}"
 """What is recorded of an exception that cannot be made again."""
 
+_OF_FILES = ("filename", "filename2")
+"""What an `OSError` keeps beside its arguments and attributes: which file it is about."""
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DEEPEST = 20
 
@@ -144,7 +147,7 @@ def _filled(kind: type[Exception], raised: Mapping[str, Any], record: ErrorRecor
         vars(error)["message"] = record.message
     for name, value in raised["attributes"].items():
         seen = shape.read(name, value, strict=not record.portable) if name in typed else value
-        if name in shape.fields:
+        if name in shape.fields or (isinstance(error, OSError) and name in _OF_FILES):
             object.__setattr__(error, name, seen)
         else:
             vars(error)[name] = seen
@@ -213,6 +216,8 @@ class Shape:
             name: value for name, value in vars(error).items() if name in self.declared or not name.startswith("_")
         }
         found.update({name: getattr(error, name) for name in self.fields if hasattr(error, name)})
+        if isinstance(error, OSError):
+            found.update({name: value for name in _OF_FILES if (value := getattr(error, name)) is not None})
         return found
 
     def parameter(self, at: int) -> str:

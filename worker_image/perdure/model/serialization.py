@@ -14,9 +14,10 @@ class Serialization(StrEnum):
     DEFAULT = "default"
     """As where it is said: what the workflow is registered with, in a body what its run has, else as configured."""
     PORTABLE = "portable"
-    """JSON without anything that only Python can write or read exactly, whatever is configured."""
+    """JSON without anything that only Python can write or read exactly, whatever is configured: no codec either, so
+    nothing of it is compressed, encrypted or kept elsewhere."""
     NATIVE = "native"
-    """Perdure's own typed JSON, whatever is configured."""
+    """Perdure's own typed JSON, whatever is configured: no codec either."""
 
 
 SerializationName = Literal["default", "portable", "native"]
