@@ -216,6 +216,42 @@ async def test_it_may_get_stronger_only_where_nothing_can_be_undone(conn: Connec
     assert (await row(conn))[3] == "Immediate"
 
 
+@pytest.mark.parametrize("first", [Cancelled("enough"), Released("drain")])
+async def test_where_no_promised_step_has_succeeded_the_run_is_cancelled_by_its_next_claim(
+    conn: Connection, first: Cancelled | Released
+) -> None:
+    run = await claimed(conn)
+    await undo.promise(conn, Claim(run.id, "w1", run.fence), 0, "back", "[null]")
+    await runs.cancel(conn, run.id, CancelMode.COMPENSATE, "enough")
+    await write(conn, run, ending=first)
+    [again] = await claim(conn, "w1")
+    for _ in range(2):  # as when the answer is lost
+        plan = await begin(conn, again)
+        assert (plan.index, plan.error, plan.reason) == (None, None, "enough")
+    assert (await write(conn, again, ending=Cancelled("enough"))).ended is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_removal_ends_a_run_that_was_about_to_undo(conn: Connection, begun: bool) -> None:
+    run = await promised(conn, 0)
+    await runs.cancel(conn, run.id, CancelMode.COMPENSATE, "enough")
+    if begun:
+        await write(conn, run, ending=Cancelled("enough"))
+        [run] = await claim(conn, "w1")
+        await begin(conn, run)
+    await runs.remove(conn, [run.id], "gone")
+    assert (await write(conn, run, ending=Cancelled("gone"))).ended is RunStatus.CANCELLED
+
+
+async def test_a_removal_ends_it_where_its_worker_has_died(conn: Connection) -> None:
+    run = await promised(conn, 0)
+    await runs.cancel(conn, run.id, CancelMode.COMPENSATE, "enough")
+    await runs.remove(conn, [run.id], "gone")
+    await workers.mark_dead(conn, ["uid-w1"])
+    await workers.move(conn, ["w1"], 10)
+    assert (await row(conn))[0] == RunStatus.CANCELLED
+
+
 async def test_what_is_cancelled_otherwise_is_not_undone_afterwards(conn: Connection) -> None:
     await promised(conn, 0)
     await runs.cancel(conn, "r1", CancelMode.GRACEFUL, "why")

@@ -15,6 +15,7 @@
 -- end early: the rest is null.
 -- Kinds of ending: succeeded, failed, cancelled, mismatch, parked, released. A run that has failed for good, or is
 -- cancelled, does not end yet if it has steps that are to be undone: it is claimable again, for that and nothing else.
+-- Of a cancel only the mode says so: a removal takes its place, as does a graceful one once nothing is there to undo.
 -- One that is parked or released with a cancel is cancelled: its queue may be paused or full, and let nobody claim it.
 WITH own AS MATERIALIZED (
     SELECT sent.run::integer AS run, sent.seen, coalesce(w.fence = sent.fence, false) AS mine, w.*
@@ -75,13 +76,14 @@ WITH own AS MATERIALIZED (
            own.recoveries + (x.kind = 'mismatch')::integer AS recoveries,
            CASE x.kind
                WHEN 'succeeded' THEN 50
-               WHEN 'cancelled' THEN CASE WHEN own.undo = 1 THEN 10 ELSE 70 END
+               WHEN 'cancelled' THEN CASE WHEN own.undo = 1 AND own.cancel_mode = 'Compensate' THEN 10 ELSE 70 END
                WHEN 'failed' THEN CASE WHEN own.undo >= 2 THEN 60
                                        WHEN own.run_attempts + 1 < coalesce(own.max_run_attempts, $32::integer) THEN 20
                                        WHEN own.undo = 0 THEN 10
                                        ELSE 60 END
                WHEN 'mismatch' THEN CASE WHEN own.recoveries + 1 > own.max_recoveries THEN 80 ELSE 20 END
-               ELSE CASE WHEN own.cancel_mode IS NOT NULL THEN CASE WHEN own.undo = 1 THEN 10 ELSE 70 END
+               ELSE CASE WHEN own.undo = 1 AND own.cancel_mode = 'Compensate' THEN 10
+                         WHEN own.cancel_mode IS NOT NULL THEN 70
                          WHEN x.kind = 'parked' AND (own.wake_seq = x.wake_seq OR x.wake_seq < 0) THEN 40
                          ELSE 10 END
            END AS status,

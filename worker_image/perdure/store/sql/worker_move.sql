@@ -7,7 +7,7 @@
 -- its steps are to be undone.
 WITH run AS MATERIALIZED (
     SELECT w.id, w.worker_id, w.recoveries, w.max_recoveries, w.recovered_at_step,
-           w.cancel_mode IS NOT NULL AND w.undo IS DISTINCT FROM 1 AS cancelled
+           w.cancel_mode IS NOT NULL AND (w.undo = 1 AND w.cancel_mode = 'Compensate') IS NOT TRUE AS cancelled
       FROM perdure.workflows w
      WHERE w.status = 30 AND w.worker_id = ANY($1::text[])
      ORDER BY w.worker_id, w.id LIMIT $2::integer
