@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from pathlib import Path
 
 import asyncpg
@@ -6,6 +7,7 @@ import pytest
 from perdure.errors import ConfigurationError
 from perdure.store import pool
 from perdure.store.pool import connect, create_pool, database_url, is_bad_row, is_transient, migrate_url
+from perdure.store.usersql import CLIENT_KEEPALIVE, SqlPool
 
 from tests.store.builders import Connection
 from tests.support.pgwait import holding
@@ -178,6 +180,20 @@ async def test_values_that_cannot_be_stored_are_told_from_lost_lines(conn: Conne
     for each in (nul.value, surrogate.value, number.value):
         assert is_bad_row(each)
         assert not is_transient(each)
+
+
+async def test_a_body_that_waits_for_a_server_that_has_vanished_does_not_wait_for_ever(pg_url: str) -> None:
+    own = SqlPool(pg_url, application_name="w1", size=1)
+    try:
+        async with own.acquire() as connection:
+            line = connection._transport.get_extra_info("socket")
+            assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            for name, value in CLIENT_KEEPALIVE.items():
+                if hasattr(socket, name):
+                    assert line.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+            assert await connection.fetchval("SELECT 1") == 1
+    finally:
+        await own.close()
 
 
 @pytest.mark.parametrize(

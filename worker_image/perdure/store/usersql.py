@@ -7,7 +7,9 @@ take or wait is the user's to say: in the database's roles, or in the body.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -22,6 +24,14 @@ IDLE_SECONDS = 300.0
 
 RELEASE_SECONDS = 5.0
 """Longest time for the server to clean a session for the next user; after it the connection is thrown away."""
+
+CLIENT_KEEPALIVE = {
+    "TCP_KEEPIDLE": int(KEEPALIVE["tcp_keepalives_idle"]),
+    "TCP_KEEPINTVL": int(KEEPALIVE["tcp_keepalives_interval"]),
+    "TCP_KEEPCNT": int(KEEPALIVE["tcp_keepalives_count"]),
+    "TCP_USER_TIMEOUT": int(TCP_USER_TIMEOUT_MS),
+}
+"""The same as the server does: one that is gone is noticed within 25 seconds, however long a statement may take."""
 
 _ENDS_TRANSACTION = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
@@ -101,9 +111,24 @@ class SqlPool:
                     max_inactive_connection_lifetime=IDLE_SECONDS,
                     timeout=CONNECT_SECONDS,
                     connection_class=BodyConnection,
+                    init=_keep_alive,
                     **driver_options(self._url, settings),
                 )
             return self._pool
+
+
+async def _keep_alive(connection: asyncpg.Connection[Any]) -> None:
+    """Have this side notice, too, that the other one is gone: without limits of its own a body would wait for ever for
+    a server that has vanished without a word. The driver neither does this nor gives its socket away."""
+    transport = getattr(connection, "_transport", None)
+    given = None if transport is None else transport.get_extra_info("socket")
+    if given is None or given.family == socket.AF_UNIX:
+        return
+    with suppress(OSError), socket.socket(fileno=os.dup(given.fileno())) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in CLIENT_KEEPALIVE.items():
+            if hasattr(socket, name):  # not every system has each
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def is_gone(connection: asyncpg.Connection[Any]) -> bool:
