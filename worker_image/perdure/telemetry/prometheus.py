@@ -31,10 +31,11 @@ and thousands of series keep a few megabytes."""
 
 
 class _Counter(Counter):
-    """A counter that is asked for nothing but to count."""
+    """A counter that is asked for nothing but to count: `add` does only that."""
 
-    def inc(self, amount: float = 1, exemplar: Any = None) -> None:
-        self._value.inc(amount)
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self.add: Callable[[float], None] = self._value.inc
 
 
 class _Histogram(Histogram):
@@ -88,7 +89,7 @@ class Metrics:
 
     def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
         """Add to a counter."""
-        (self._children.get((metric.name, labels)) or self._child(metric, labels, Kind.COUNTER)).inc(by)
+        (self._children.get((metric.name, labels)) or self._child(metric, labels, Kind.COUNTER)).add(by)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
@@ -100,7 +101,7 @@ class Metrics:
 
     def counter(self, metric: Metric, *labels: str) -> Callable[[float], None]:
         """What adds to this series: for places where looking it up each time would be felt."""
-        add: Callable[[float], None] = self._child(metric, labels, Kind.COUNTER).inc
+        add: Callable[[float], None] = self._child(metric, labels, Kind.COUNTER).add
         return add
 
     def observer(self, metric: Metric, *labels: str) -> Callable[[float], None]:
