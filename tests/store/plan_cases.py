@@ -206,7 +206,7 @@ CASES = [
     case("claim", [*CLAIM, "v9", 50, *ranges("", "v9")], "workflows_ready workflows_pkey", 400),
     case("claim_limited", [*CLAIM, "v2", 4, *ranges("", "v2")], "workflows_ready workflows_pkey", 110),
     case("claim_limited", [*LIMITED, "v2", 4, *ranges("")], "workflows_ready", 110),
-    case("history", [FINISHED[:4], -1, 1000], "workflow_steps_pkey", 20),
+    case("history", [FINISHED[:4], -1, 1000, 1 << 20], "workflow_steps_pkey", 20),
     case("journal_commit", journal_writes(OWNED, "w0001", 1), "workflows_pkey workflow_payloads_pkey", 60),
     case("journal_commit", journal_writes(MANY, "w0050", 100), "workflows_pkey workflow_payloads_pkey", 1000),
     case(

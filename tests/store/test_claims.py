@@ -1,4 +1,5 @@
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -207,10 +208,36 @@ async def test_claim_brings_recorded_steps_a_page_of_each(conn: Connection, monk
 
     [again] = await claim(conn)
 
-    assert [step.index for step in again.steps] == [0, 1, 2]
+    assert ([step.index for step in again.steps], again.more_steps) == ([0, 1, 2], True)
     rest = await claims.history(conn, "r1", 2, 100)
     assert [step.index for step in rest] == [3, 4, 10, 11, 12, 13, 14]
     assert len(await step_rows(conn)) == 10
+
+
+@pytest.mark.parametrize(
+    ("most", "brought"),
+    [(1, [1, 1]), (9_000, [1, 1]), (22_000, [2, 2]), (82_000, [5, 5])],
+    ids=["one of each", "whole ones", "half a page", "all"],
+)
+async def test_claim_brings_no_more_bytes_of_recorded_steps_than_it_may(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch, most: int, brought: list[int]
+) -> None:
+    monkeypatch.setattr(claims, "BYTES_WITH_CLAIM", most)
+    for name in ("r1", "r2"):
+        await add_run(conn, name)
+    await add_worker(conn)
+    for run in await claim(conn):
+        for index in range(5):
+            await write(conn, run, finish(index, index + 1, output=json.dumps("x" * 8_000)))
+        await write(conn, run, ending=Released("drain"))
+
+    again = await claim(conn)
+
+    assert [len(run.steps) for run in again] == brought
+    assert [run.more_steps for run in again] == [count < 5 for count in brought]
+    monkeypatch.setattr(claims, "PAGE_BYTES", 1)
+    assert [step.index for step in await claims.history(conn, "r1", 2, 100)] == [3]
+    assert await claims.history(conn, "r1", 4, 100) == ()
 
 
 async def test_time_left_of_a_retry_comes_from_the_database(conn: Connection) -> None:

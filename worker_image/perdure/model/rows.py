@@ -115,6 +115,8 @@ class ClaimedRun:
     deadline_in: float | None
     """Seconds until the deadline by the database's clock at the claim, None without one."""
     steps: tuple[RecordedStep, ...] = ()
+    more_steps: bool = False
+    """Whether there may be recorded steps behind `steps`."""
     ready_seconds: float = 0.0
     """How long the run had been claimable when it was claimed, by the database's clock."""
     parent_id: str | None = None

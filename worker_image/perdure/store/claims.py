@@ -25,6 +25,13 @@ from perdure.store.statements import sql
 STEPS_WITH_CLAIM = 1000
 """Recorded steps that come with a claim: more than most runs have, little enough for a hundred runs at once."""
 
+BYTES_WITH_CLAIM = 16 * 1024 * 1024
+"""Bytes of recorded steps that come with a claim, of all its runs together: a fraction of a second on a slow line, and
+of a small pod's memory. One step of each comes in any case."""
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of recorded steps in a further page of one run."""
+
 PARTITIONS = 100
 """Partitions of a queue that one look finds, as many as runs fit into one claim: about a millisecond of look-ups."""
 
@@ -164,8 +171,8 @@ async def take(
         counts[key.partition_key] += 1
         if row["status"] == RunStatus.RUNNING:
             claimed.append(row)
-    steps = await _recorded_of(connection, claimed)
-    runs = [_claimed(row, tuple(steps[row["id"]])) for row in claimed]
+    steps, more = await _recorded_of(connection, claimed)
+    runs = [_claimed(row, tuple(steps[row["id"]]), more_steps=row["id"] in more) for row in claimed]
     taken = Taken(runs, places, dict(counts), ended=sum(counts.values()) - len(runs))
     if not limited:
         return taken
@@ -197,29 +204,35 @@ async def claim(
 async def history(
     connection: asyncpg.Connection[Any], run_id: str, after_index: int, limit: int
 ) -> tuple[RecordedStep, ...]:
-    """Recorded steps of a run with an index over `after_index`, in order, at most `limit`."""
-    rows = await connection.fetch(sql("history"), [run_id], after_index, limit)
+    """Recorded steps of a run with an index over `after_index`, in order: at most `limit`, and at least one
+    if there is any."""
+    rows = await connection.fetch(sql("history"), [run_id], after_index, limit, PAGE_BYTES)
     return tuple(_recorded(row) for row in rows)
 
 
 async def _recorded_of(
     connection: asyncpg.Connection[Any], rows: Sequence[asyncpg.Record]
-) -> defaultdict[str, list[RecordedStep]]:
-    """Recorded steps of claimed runs, a page of each."""
+) -> tuple[defaultdict[str, list[RecordedStep]], set[str]]:
+    """Recorded steps of claimed runs, a page of each; and the runs that may have more."""
     # Nothing can be recorded before the first claim.
     with_history = [row["id"] for row in rows if row["fence"] > 1]
     steps: defaultdict[str, list[RecordedStep]] = defaultdict(list)
+    more: set[str] = set()
     if with_history:
-        for row in await connection.fetch(sql("history"), with_history, -1, STEPS_WITH_CLAIM):
-            steps[row["workflow_id"]].append(_recorded(row))
-    return steps
+        most = max(1, BYTES_WITH_CLAIM // len(with_history))
+        for row in await connection.fetch(sql("history"), with_history, -1, STEPS_WITH_CLAIM, most):
+            page = steps[row["workflow_id"]]
+            page.append(_recorded(row))
+            if row["bytes"] >= most or len(page) >= STEPS_WITH_CLAIM:
+                more.add(row["workflow_id"])
+    return steps, more
 
 
 def _place(row: asyncpg.Record) -> Place:
     return Place(row["priority"], row["run_at"], row["id"])
 
 
-def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun:
+def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...], *, more_steps: bool) -> ClaimedRun:
     return ClaimedRun(
         id=row["id"],
         fence=row["fence"],
@@ -236,6 +249,7 @@ def _claimed(row: asyncpg.Record, steps: tuple[RecordedStep, ...]) -> ClaimedRun
         suspended=row["suspended"],
         deadline_in=row["deadline_in"],
         steps=steps,
+        more_steps=more_steps,
         ready_seconds=row["ready_seconds"] or 0.0,
         parent_id=row["parent_id"],
         rewinds=row["rewinds"],

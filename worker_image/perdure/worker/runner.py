@@ -100,14 +100,13 @@ class RunningRun:
                 committed=None if report is None else lambda ended: report(run, ended is not None),
             ),
         )
-        complete = len(run.steps) < store.STEPS_WITH_CLAIM
         self._execution = around.execution(
             run,
             around.registry,
             self._journal,
             threads=around.threads,
             ledger=RunLedger(around.sql, around.worker_id, self._journal),
-            more_history=None if complete else self._more_history,
+            more_history=self._more_history if run.more_steps else None,
         )
 
     async def execute(self) -> None:
