@@ -59,6 +59,7 @@ def test_calls_beyond_the_room_go_back_before_what_was_added_since() -> None:
     assert list(pending[one].steps) == [7]
     assert [each.call.step.seq for each in pending[two].calls] == [0]
     assert first.bytes + pending[one].bytes == size
+    assert [first.rows, pending[one].rows, pending[two].rows] == [3, 4, 1]
     loop.close()
 
 
@@ -73,10 +74,13 @@ def test_what_was_under_way_absorbs_what_came_since() -> None:
     old = entry(step(0, 1, text="[]"))
     old.uncertain = True
     new = entry(step(0, 2, StepStatus.SUCCEEDED), step(1, 3, text="[]"))
-    new.ending = Succeeded("1")
+    new.end(Succeeded("1"), None)
     old.absorb(new)
     assert [write.seq for write in old.steps.values()] == [2, 3]
     assert (old.ending, old.uncertain) == (Succeeded("1"), True)
+    assert old.rows == 3
+    old.end(Succeeded("2"), None)
+    assert old.rows == 3
 
 
 def test_only_what_is_due_is_taken_and_leaves() -> None:
@@ -134,7 +138,7 @@ def test_halving_finds_every_culprit_alone(count: int) -> None:
 def test_an_entry_says_what_it_holds() -> None:
     assert describe(entry(step(3, 1))) == "step 3 (s3)"
     many = entry(*(step(i, i + 1) for i in range(4)))
-    many.ending = Succeeded("1")
+    many.end(Succeeded("1"), None)
     assert describe(many) == "step 0 (s0) and step 1 (s1) and step 2 (s2) and 2 more"
     assert describe(Entry(0.0)) == "nothing"
 

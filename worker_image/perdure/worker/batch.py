@@ -69,7 +69,8 @@ class Asked:
 class Entry:
     """Everything one run wants written next. `starts` and `settled` are told the answer. `due` is an instant of the
     monotonic clock before which it may wait for company. `uncertain` = it was sent and the answer never came. `calls`
-    are carried out once all else is durable; with an ending they are not."""
+    are carried out once all else is durable; with an ending they are not. `rows` and `bytes` are what it adds to a
+    statement."""
 
     due: float
     steps: dict[int, StepWrite] = field(default_factory=dict)
@@ -80,12 +81,8 @@ class Entry:
     uncertain: bool = False
     locked: bool = False
     failures: int = 0
+    rows: int = 0
     bytes: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows it adds to a statement."""
-        return len(self.steps) + (self.ending is not None) + len(self.calls)
 
     @property
     def writes(self) -> bool:
@@ -94,8 +91,10 @@ class Entry:
 
     def rest(self) -> Entry:
         """What is left when all but the calls was answered."""
-        size = sum(write_bytes(each.call.step) for each in self.calls)
-        return Entry(self.due, calls=self.calls, uncertain=self.uncertain, failures=self.failures, bytes=size)
+        rest = Entry(self.due, uncertain=self.uncertain, failures=self.failures)
+        for asked in self.calls:
+            rest.ask(asked)
+        return rest
 
     def add(self, write: StepWrite) -> tuple[int, int]:
         """Fold in a later write. How many rows and bytes more the entry holds."""
@@ -107,17 +106,27 @@ class Entry:
                 size = write_bytes(write)
             rows, size = 0, size - write_bytes(previous)
         self.steps[write.index] = write
+        self.rows += rows
         self.bytes += size
         return rows, size
+
+    def end(self, ending: Ending, settled: asyncio.Future[Settled] | None) -> int:
+        """Set or replace the ending. How many rows more the entry holds."""
+        rows = 1 if self.ending is None else 0
+        self.ending, self.settled = ending, settled
+        self.rows += rows
+        return rows
 
     def beyond(self, room: int) -> Entry | None:
         """The calls beyond the first so many, which leave this entry; None when it has no more. Its size is counted in
         both together, as before."""
         if len(self.calls) <= room:
             return None
-        rest = Entry(0.0, calls=self.calls[room:], uncertain=self.uncertain)
-        rest.bytes = sum(write_bytes(each.call.step) for each in rest.calls)
+        rest = Entry(0.0, uncertain=self.uncertain)
+        for asked in self.calls[room:]:
+            rest.ask(asked)
         self.calls = self.calls[:room]
+        self.rows -= rest.rows
         self.bytes -= rest.bytes
         if not self.calls:
             rest.starts, self.starts = self.starts, []
@@ -127,6 +136,7 @@ class Entry:
         """Add a call; the bytes that it adds."""
         size = write_bytes(asked.call.step)
         self.calls.append(asked)
+        self.rows += 1
         self.bytes += size
         return size
 
@@ -135,7 +145,7 @@ class Entry:
         for write in newer.steps.values():
             self.add(write)
         if newer.ending is not None:
-            self.ending, self.settled = newer.ending, newer.settled
+            self.end(newer.ending, newer.settled)
         self.starts += newer.starts
         for asked in newer.calls:
             self.ask(asked)

@@ -59,8 +59,7 @@ class Outbox:
         entry = self._pending.get(owner)
         if entry is None:
             entry = self._pending[owner] = Entry(0.0)
-        self._account(1 if entry.ending is None else 0, 0)
-        entry.ending, entry.settled = ending, waiter
+        self._account(entry.end(ending, waiter), 0)
         self._queued(owner, entry, 0.0)
 
     def add_call(self, owner: RunJournal, asked: Asked) -> None:
