@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.model import undoing
 from tests.model.state import (
+    ASKED,
     CANCELLED,
     DEAD,
     ENQUEUED,
+    FAILED,
     FINAL,
     LIVE,
+    OF_FAILED,
+    PROMISED,
     RUNNING,
     STARTED,
     SUCCEEDED,
@@ -22,7 +27,28 @@ from tests.model.state import (
     Worker,
 )
 
-RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "R13", "R16", "R17", "sweep")
+RULES = (
+    "R1",
+    "R2",
+    "R3",
+    "R4",
+    "R5",
+    "R6",
+    "R7",
+    "R8",
+    "R9",
+    "R10",
+    "R11",
+    "R12",
+    "R13",
+    "R16",
+    "R17",
+    "R18",
+    "R19",
+    "R20",
+    "R21",
+    "sweep",
+)
 """What can be switched off. `sweep`: who waits for something that is there is woken again and again."""
 
 
@@ -31,6 +57,7 @@ class Database:
     """Statements. `off` names the rules that are switched off."""
 
     off: frozenset[str]
+    program: tuple[str, ...] = ()
 
     def on(self, rule: str) -> bool:
         """Whether the rule holds."""
@@ -61,6 +88,10 @@ class Database:
         if statement.kind == "recv":
             state, answer, broken = self._receive(state, statement, answer)
             return state, answer, violation or broken
+        if statement.kind == "promise":
+            return undoing.promised(state, run, statement.start), answer, violation
+        if statement.kind == "undo":
+            return *undoing.begun(self.program, state, run, answer), violation
         if statement.kind == "listen":
             return state._replace(wait=True), answer, violation
         steps, broken = state.steps, ""
@@ -88,8 +119,11 @@ class Database:
             epoch=run.epoch + 1,
             recoveries=run.recoveries + (0 if self.on("R12") else 1),
         )
-        position = next((at for at, step in enumerate(state.steps) if step.status != FINAL), len(state.steps))
-        answer = Answer(True, taken.fence, taken.epoch, position, run.wake, run.cancel, run.suspended)
+        rows = state.steps[: len(self.program)]
+        position = next((at for at, step in enumerate(rows) if step.status != FINAL), len(rows))
+        answer = Answer(
+            True, taken.fence, taken.epoch, position, run.wake, run.cancel, run.suspended, undoes=run.undo >= ASKED
+        )
         return state._replace(run=taken), answer, miscounted(taken, state)
 
     def _receive(self, state: State, statement: Statement, answer: Answer) -> tuple[State, Answer, str]:
@@ -125,19 +159,30 @@ class Database:
                         return run, ""
                     broken = "the run succeeds although a cancel was accepted"
                 status = SUCCEEDED
+            case "fail":
+                if run.cancel:
+                    return run, ""
+                status, run = FAILED, run._replace(owes=True)
+                if run.undo == PROMISED and self.on("R19"):
+                    status, run = ENQUEUED, run._replace(undo=OF_FAILED, suspended=False)
             case "cancel":
-                status = CANCELLED
+                status = self.cancelled(run)
             case "park":
                 status = WAITING if run.wake == statement.seen or not self.on("R7") else ENQUEUED
-                status = CANCELLED if run.cancel and self.on("R7") else status
+                status = self.cancelled(run) if run.cancel and self.on("R7") else status
             case _:
-                status = CANCELLED if run.cancel else ENQUEUED
+                status = self.cancelled(run) if run.cancel else ENQUEUED
         return self.disowned(run, status), broken
+
+    def cancelled(self, run: Run) -> str:
+        """What a run becomes that has stopped for its cancel: it ends, or it is to be undone."""
+        undone = run.undo == ASKED and (run.compensates or not self.on("R20"))
+        return ENQUEUED if undone else CANCELLED
 
     def moved(self, run: Run, worker: Worker) -> Run:
         """The run after it was taken from a worker that has ended."""
         counts = worker.state == DEAD or not self.on("R12")
-        return self.disowned(run, CANCELLED if run.cancel else ENQUEUED, recoveries=int(counts))
+        return self.disowned(run, self.cancelled(run) if run.cancel else ENQUEUED, recoveries=int(counts))
 
     def woken(self, run: Run) -> Run:
         """The run after somebody has told it that something is there."""
@@ -153,11 +198,17 @@ class Database:
 
     def asked(self, run: Run, request: str) -> Run:
         """The run after a request from outside."""
+        deaf = run.undo >= ASKED and self.on("R21")
         if request in ("suspend", "resume"):
-            return run._replace(suspended=request == "suspend")
-        run = run._replace(cancel=True)
+            return run if deaf else run._replace(suspended=request == "suspend")
+        if request == "remove":
+            run = run._replace(cancel=True, compensates=False, owes=False)
+        elif deaf:
+            return run
+        else:
+            run = undoing.asked(run) if request == "compensate" else run._replace(cancel=True)
         if run.status in (ENQUEUED, WAITING) and self.on("R8"):
-            return self.disowned(run, CANCELLED)
+            return self.disowned(run, self.cancelled(run))
         return run
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tests.model.protocol import OWN, Protocol
-from tests.model.state import State
+from tests.model.protocol import Protocol
+from tests.model.state import OWN, State
 
 STUCK = "the run never ends"
 

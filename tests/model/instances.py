@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.model.explore import STUCK
 from tests.model.protocol import Protocol
+from tests.model.undoing import AGAIN_AND_AGAIN, HALF
 
 STEPS = ("step", "step")
 FOREIGN = "a write by somebody who does not own the run any more"
@@ -14,6 +15,10 @@ CANCEL = frozenset({"cancel"})
 STOP = frozenset({"stop"})
 SUSPEND_AND_CANCEL = frozenset({"suspend", "cancel"})
 SUSPEND_AND_RESUME = frozenset({"suspend", "resume"})
+COMPENSATE = frozenset({"compensate"})
+COMPENSATE_AND_CANCEL = frozenset({"compensate", "cancel"})
+COMPENSATE_AND_REMOVE = frozenset({"compensate", "remove"})
+COMPENSATE_AND_SUSPEND = frozenset({"compensate", "suspend"})
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,18 @@ class Broken:
     requests: frozenset[str] = frozenset()
     sends: bool = True
     processes: int = 2
+    fails: bool = False
 
     @property
     def protocol(self) -> Protocol:
         return Protocol(
-            self.program, self.faults, self.requests, frozenset(self.off), processes=self.processes, sends=self.sends
+            self.program,
+            self.faults,
+            self.requests,
+            frozenset(self.off),
+            processes=self.processes,
+            sends=self.sends,
+            fails=self.fails,
         )
 
 
@@ -53,6 +65,11 @@ BROKEN = (
     Broken(("R17", "sweep"), STUCK, ("await",), faults=0),
     Broken(("R7",), STUCK, ("await",), faults=0),
     Broken(("sweep",), STUCK, ("await",)),
+    Broken(("R18",), HALF, ("undo",), fails=True),
+    Broken(("R19",), HALF, ("undo",), faults=0, fails=True),
+    Broken(("R20",), AGAIN_AND_AGAIN, ("undo",), faults=0, requests=COMPENSATE),
+    Broken(("R20",), AGAIN_AND_AGAIN, ("undo",), faults=0, requests=COMPENSATE_AND_REMOVE),
+    Broken(("R21",), HALF, ("undo",), faults=0, requests=COMPENSATE_AND_CANCEL),
 )
 
 SAVED = (
@@ -76,6 +93,13 @@ SMALL = {
     "suspended for good, a cancel": Protocol(("step",), faults=1, requests=SUSPEND_AND_CANCEL),
     "suspended and resumed": Protocol(("step",), faults=1, requests=SUSPEND_AND_RESUME),
     "a clean stop": Protocol(("step",), faults=1, requests=STOP),
+    "undone, as it has failed": Protocol(("undo", "step", "undo"), faults=1, fails=True),
+    "undone, as it has failed, a clean stop": Protocol(("undo",), faults=0, requests=STOP, fails=True),
+    "undone for a cancel": Protocol(("undo",), faults=1, requests=COMPENSATE),
+    "undone for a cancel, while it waits": Protocol(("undo", "recv"), faults=0, requests=COMPENSATE, sends=False),
+    "undone for a cancel, and another cancel": Protocol(("undo",), faults=1, requests=COMPENSATE_AND_CANCEL),
+    "undone for a cancel, and a removal": Protocol(("undo",), faults=1, requests=COMPENSATE_AND_REMOVE),
+    "undone for a cancel, and suspended": Protocol(("undo",), faults=1, requests=COMPENSATE_AND_SUSPEND),
 }
 """Explored whole in the tests: some seconds each."""
 
@@ -89,6 +113,9 @@ LARGE = {
     "a message between steps, a clean stop": Protocol(("step", "recv", "step"), faults=1, requests=STOP),
     "a message, two faults": Protocol(("recv",), faults=2),
     "the end of another run between steps": Protocol(("step", "await", "step"), faults=1),
+    "undone, as it has failed, a clean stop and a fault": Protocol(("undo",), faults=1, requests=STOP, fails=True),
+    "undone, as it has failed, two faults": Protocol(("undo", "undo"), faults=2, fails=True),
+    "undone for a cancel after it has waited": Protocol(("undo", "recv", "undo"), faults=1, requests=COMPENSATE),
     "the end of another run between steps, a cancel": Protocol(("step", "await", "step"), faults=1, requests=CANCEL),
 }
 """Explored whole by `make model`: minutes, and some gigabytes of memory."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tests.model.database import RULES, Database, miscounted, put
 from tests.model.state import (
@@ -18,41 +17,40 @@ from tests.model.state import (
     DRAINING,
     ENDED,
     ENQUEUED,
+    FAULT,
     FINAL,
     GAP,
     IDLE,
     LIVE,
     LOOK,
     OFF,
+    OWN,
+    REQUEST,
     RUNNING,
     SENT,
     STOPPED,
     WAITING,
+    Event,
     Process,
     Run,
     State,
     Statement,
     Step,
     Worker,
+    in_order,
+    orphan,
+    said,
+    with_process,
 )
-
-OWN, FAULT, REQUEST = "own", "fault", "request"
-
-
-class Event(NamedTuple):
-    """One possible event. `violation` says what it broke, empty if nothing."""
-
-    label: str
-    kind: str
-    state: State
-    violation: str = ""
+from tests.model.undoing import body_violation, broken_by, undoable
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """An instance of the model. `program` is made of "step", and of "recv" or "await" (the end of a run that somebody
-    else has started); `requests` of "cancel", "suspend", "resume" and "stop" (SIGTERM to a process); `off` names the
-    rules that are switched off."""
+    """An instance of the model. `program` is made of "step", of "undo" (a step that another one undoes), of "recv" or
+    "await" (the end of a run that somebody else has started); `requests` of "cancel", "compensate" (a cancel that
+    undoes), "remove", "suspend", "resume" and "stop" (SIGTERM to a process); `off` names the rules that are switched
+    off."""
 
     program: tuple[str, ...] = ("step", "recv", "step")
     faults: int = 1
@@ -61,11 +59,13 @@ class Protocol:
     processes: int = 2
     sends: bool = True
     """Whether what the program waits for ever comes."""
+    fails: bool = False
+    """How the program ends."""
     database: Database = field(init=False, default=Database(frozenset()))
 
     def __post_init__(self) -> None:
         assert self.off <= set(RULES), self.off
-        object.__setattr__(self, "database", Database(self.off))
+        object.__setattr__(self, "database", Database(self.off, self.program))
 
     def on(self, rule: str) -> bool:
         """Whether the rule holds."""
@@ -74,12 +74,13 @@ class Protocol:
     @property
     def first(self) -> State:
         """Two processes that have registered, and a run that nobody has taken."""
+        rows = (*self.program, *undoable(self.program))
         return State(
             run=Run(),
-            steps=tuple(Step() for _ in self.program),
+            steps=tuple(Step() for _ in rows),
             workers=tuple(Worker(number) for number in range(self.processes)),
             processes=tuple(Process(worker=number, at=IDLE) for number in range(self.processes)),
-            bodies=tuple(0 for _ in self.program),
+            bodies=tuple(0 for _ in rows),
         )
 
     def ended(self, state: State) -> bool:
@@ -94,6 +95,11 @@ class Protocol:
 
     def steps(self, state: State) -> Iterator[Event]:
         """Everything that can happen now."""
+        for event in self._events(state):
+            broken = event.violation or broken_by(self.program, state, event.state)
+            yield event._replace(violation=broken) if broken else event
+
+    def _events(self, state: State) -> Iterator[Event]:
         alike = len({process._replace(worker=0) for process in state.processes}) == 1 and state.run.epoch == 0
         for number, process in enumerate(state.processes):
             if number and alike and not state.faults and not state.asked:
@@ -103,7 +109,7 @@ class Protocol:
         for number, statement in enumerate(state.late):
             rest = state._replace(late=state.late[:number] + state.late[number + 1 :])
             after, _, violation = self.database.execute(rest, statement)
-            yield Event(f"late: {_say(statement)}", OWN, after, violation)
+            yield Event(f"late: {said(statement)}", OWN, after, violation)
         for number, worker in enumerate(state.workers):
             yield from self._lease(state, number, worker)
         yield from self._outside(state)
@@ -120,13 +126,13 @@ class Protocol:
                 elif state.run.status == ENQUEUED and not (self.on("R13") and state.workers[process.worker].out):
                     claim = Statement("claim", process.worker)
                     sent = process._replace(at=SENT, statement=claim)
-                    yield Event(f"{name} sends a claim", OWN, _with(state, number, sent))
+                    yield Event(f"{name} sends a claim", OWN, with_process(state, number, sent))
             case "sent":
                 assert process.statement is not None
                 after, answer, violation = self.database.execute(state, process.statement)
                 answered = process._replace(at=ANSWERED, answer=answer)
                 yield Event(
-                    f"{name}'s {_say(process.statement)} commits", OWN, _with(after, number, answered), violation
+                    f"{name}'s {said(process.statement)} commits", OWN, with_process(after, number, answered), violation
                 )
             case "answered":
                 yield Event(f"{name} hears the answer", OWN, self._heard(state, number, process))
@@ -138,10 +144,10 @@ class Protocol:
         if process.at in (SENT, ANSWERED) and state.faults < self.faults:
             yield self._cut(state, number, process, name)
         if state.faults < self.faults:
-            killed = _orphan(state, process)._replace(faults=state.faults + 1)
-            yield Event(f"{name} is killed", FAULT, _with(killed, number, Process(worker=process.worker)))
+            killed = orphan(state, process)._replace(faults=state.faults + 1)
+            yield Event(f"{name} is killed", FAULT, with_process(killed, number, Process(worker=process.worker)))
         if "stop" in self.requests and "stop" not in state.asked and not process.stopping:
-            told = _with(state, number, process._replace(stopping=True))
+            told = with_process(state, number, process._replace(stopping=True))
             yield Event(f"{name} is told to stop", REQUEST, told._replace(asked=state.asked | {"stop"}))
 
     # -- what a process does
@@ -154,18 +160,30 @@ class Protocol:
         process = process._replace(answer=None, statement=None)
         if statement.kind == "claim":
             if not answer.got:
-                return _with(state, number, idle)
+                return with_process(state, number, idle)
             process = process._replace(
-                fence=answer.fence, epoch=answer.epoch, seq=0, position=answer.position, finished=-1, seen=answer.wake
+                fence=answer.fence,
+                epoch=answer.epoch,
+                seq=0,
+                position=answer.position,
+                promised=answer.position - 1,
+                finished=-1,
+                seen=answer.wake,
             )
+            if answer.undoes:
+                return self._send(state, number, process, kind="undo")
         elif not answer.got and statement.kind != "recv":
-            return _with(state, number, idle)
+            return with_process(state, number, idle)
+        elif statement.kind == "undo":
+            process = process._replace(path=answer.path, position=0, failed=answer.failed)
+        elif statement.kind == "promise":
+            process = process._replace(promised=statement.start)
         elif statement.kind == "listen":
             if not (answer.cancel or answer.suspended or process.stopping):
                 return self._after_listening(state, number, process)
         elif statement.kind == "recv":
             if not answer.fence:  # not owned
-                return _with(state, number, idle)
+                return with_process(state, number, idle)
             process = process._replace(seen=answer.wake)
             if not answer.got:
                 if not (answer.cancel or answer.suspended or process.stopping):
@@ -174,12 +192,12 @@ class Protocol:
             process = process._replace(position=process.position + 1)
         elif statement.ending:
             if answer.ended:
-                return _with(state, number, idle)
+                return with_process(state, number, idle)
             return self._send(state, number, process, ending="cancel")
         else:
             process = process._replace(finished=-1)
             if statement.start >= 0 and not answer.cancel and not answer.suspended:
-                return _with(state, number, process._replace(at=GAP))
+                return with_process(state, number, process._replace(at=GAP))
         return self._next(state, number, process, cancel=answer.cancel, suspended=answer.suspended)
 
     def _next(self, state: State, number: int, process: Process, *, cancel: bool, suspended: bool) -> State:
@@ -189,15 +207,30 @@ class Protocol:
         if suspended or process.stopping:
             if process.finished >= 0 and not self.on("R11"):
                 # The finish goes its own way and is overtaken.
-                late = Statement(
+                overtaken = Statement(
                     "journal", process.worker, process.fence, process.epoch, process.seq + 1, process.finished
                 )
-                state = state._replace(late=_sorted(state.late, late))
+                state = state._replace(late=in_order(state.late, overtaken))
                 process = process._replace(finished=-1, seq=process.seq + 1)
             return self._send(state, number, process, ending="release")
+        if process.path is not None:
+            if process.position == len(process.path):
+                return self._send(state, number, process, ending="fail" if process.failed else "cancel")
+            return self._send(state, number, process, start=process.path[process.position])
+        # Without the rule it is said who undoes a step when that is finished.
+        at = process.position - (not self.on("R18"))
+        if (
+            0 <= at < len(self.program)
+            and self.program[at] == "undo"
+            and process.promised < at
+            and (process.finished < 0 or self.on("R18"))
+        ):
+            if process.finished >= 0:
+                return self._send(state, number, process)
+            return self._send(state, number, process, kind="promise", start=at)
         if process.position == len(self.program):
-            return self._send(state, number, process, ending="succeed")
-        if self.program[process.position] == "step":
+            return self._send(state, number, process, ending="fail" if self.fails else "succeed")
+        if self.program[process.position] in ("step", "undo"):
             return self._send(state, number, process, start=process.position)
         if process.finished >= 0:
             return self._send(state, number, process)
@@ -205,7 +238,7 @@ class Protocol:
             return self._send(state, number, process, kind="recv")
         if self.on("R17"):
             return self._send(state, number, process, kind="listen")
-        return _with(state, number, process._replace(at=LOOK))
+        return with_process(state, number, process._replace(at=LOOK))
 
     def _look(self, state: State, number: int, process: Process) -> State:
         """Whether the other run has ended, and the own count of wakes, in one snapshot."""
@@ -220,7 +253,7 @@ class Protocol:
     def _after_listening(self, state: State, number: int, process: Process) -> State:
         """The wait is written: look after that; without the rule it was done before."""
         if self.on("R17"):
-            return _with(state, number, process._replace(at=LOOK))
+            return with_process(state, number, process._replace(at=LOOK))
         return self._send(state, number, process, ending="park")
 
     def _send(
@@ -237,44 +270,44 @@ class Protocol:
             ending=ending,
             seen=process.seen,
         )
-        return _with(state, number, process._replace(at=SENT, seq=process.seq + 2, statement=statement))
+        return with_process(state, number, process._replace(at=SENT, seq=process.seq + 2, statement=statement))
 
     def _body(self, state: State, number: int, process: Process, name: str) -> Event:
         """Between the acknowledged start and the body's first line."""
-        position = process.position
+        position = process.position if process.path is None else process.path[process.position]
         if self.on("R13") and state.workers[process.worker].out:
             idle = Process(worker=process.worker, at=IDLE, stopping=process.stopping)
-            return Event(f"{name} has no lease and lets go", OWN, _with(state, number, idle))
-        violation = ""
+            return Event(f"{name} has no lease and lets go", OWN, with_process(state, number, idle))
+        broken = body_violation(self.program, state, position)
         if state.steps[position].status == FINAL:
-            violation = f"step {position} is finished and its body begins again"
+            broken = f"step {position} is finished and its body begins again"
         bodies = put(state.bodies, position, state.bodies[position] + 1)
         if bodies[position] > 1 + state.faults:
-            violation = violation or f"step {position} runs again and nothing had gone wrong"
+            broken = broken or f"step {position} runs again and nothing had gone wrong"
         after = state._replace(bodies=bodies)
-        ran = process._replace(finished=position, position=position + 1)
+        ran = process._replace(finished=position, position=process.position + 1)
         return Event(
             f"{name} runs the body of step {position}",
             OWN,
             self._next(after, number, ran, cancel=False, suspended=False),
-            violation,
+            broken,
         )
 
     def _stopped(self, state: State, number: int, process: Process, name: str) -> Event:
         worker = state.workers[process.worker]
         if worker.state in (LIVE, DRAINING):
             state = state._replace(workers=put(state.workers, process.worker, worker._replace(state=STOPPED)))
-        return Event(f"{name} stops cleanly", OWN, _with(state, number, Process(worker=process.worker)))
+        return Event(f"{name} stops cleanly", OWN, with_process(state, number, Process(worker=process.worker)))
 
     def _register(self, state: State, number: int, label: str) -> Event:
         workers = (*state.workers, Worker(number))
         after = state._replace(workers=workers)
-        return Event(label, OWN, _with(after, number, Process(worker=len(workers) - 1, at=IDLE)))
+        return Event(label, OWN, with_process(after, number, Process(worker=len(workers) - 1, at=IDLE)))
 
     def _beat(self, state: State, number: int, process: Process, name: str) -> Iterator[Event]:
         worker = state.workers[process.worker]
         if worker.state in (DEAD, STOPPED):
-            yield self._register(_orphan(state, process), number, f"{name} hears that it is dead and registers anew")
+            yield self._register(orphan(state, process), number, f"{name} hears that it is dead and registers anew")
             return
         held = state._replace(workers=put(state.workers, process.worker, worker._replace(out=False)))
         if worker.out:
@@ -289,12 +322,12 @@ class Protocol:
     def _cut(self, state: State, number: int, process: Process, name: str) -> Event:
         """No answer: a claim is left to the beats, everything else is sent again as it was."""
         assert process.statement is not None
-        after = _orphan(state, process)._replace(faults=state.faults + 1)
+        after = orphan(state, process)._replace(faults=state.faults + 1)
         if process.statement.kind == "claim":
             left = Process(worker=process.worker, at=IDLE, stopping=process.stopping)
         else:
             left = process._replace(at=SENT, answer=None)
-        return Event(f"{name}'s connection is cut", FAULT, _with(after, number, left))
+        return Event(f"{name}'s connection is cut", FAULT, with_process(after, number, left))
 
     # -- leases and recovery
 
@@ -361,26 +394,3 @@ class Protocol:
                 yield Event("its worker dies", FAULT, state._replace(poke=False, faults=state.faults + 1))
         if self.on("sweep") and state.message == 1 and state.wait:
             yield Event("the sweep wakes who waits for it", OWN, self.database.told(state))
-
-
-def _with(state: State, number: int, process: Process) -> State:
-    return state._replace(processes=put(state.processes, number, process))
-
-
-def _sorted(late: tuple[Statement, ...], *more: Statement) -> tuple[Statement, ...]:
-    return tuple(sorted({*late, *more}))
-
-
-def _orphan(state: State, process: Process) -> State:
-    """Nobody waits any more for what this process has under way."""
-    if process.at != SENT or process.statement is None:
-        return state
-    return state._replace(late=_sorted(state.late, process.statement))
-
-
-def _say(statement: Statement) -> str:
-    parts = [f"finish of {statement.finish}"] if statement.finish >= 0 else []
-    if statement.start >= 0 and statement.kind == "journal":
-        parts.append(f"start of {statement.start}")
-    parts += [statement.ending] if statement.ending else []
-    return f"{' and '.join(parts) or statement.kind} (fence {statement.fence})"

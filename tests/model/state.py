@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ENQUEUED, RUNNING, WAITING, SUCCEEDED, CANCELLED = "enqueued", "running", "waiting", "succeeded", "cancelled"
-ENDED = (SUCCEEDED, CANCELLED)
+FAILED = "failed"
+ENDED = (SUCCEEDED, CANCELLED, FAILED)
+
+NO_UNDO, PROMISED, ASKED, OF_FAILED, OF_CANCELLED = -1, 0, 1, 2, 3
+"""How far a run is with undoing: nothing was promised; something was; a cancel asks for it; it undoes what it has done,
+as it has failed, or as it is cancelled."""
 
 LIVE, DRAINING, STOPPED, DEAD = "live", "draining", "stopped", "dead"
 
@@ -34,6 +39,13 @@ class Run(NamedTuple):
     recoveries: int = 0
     epoch: int = 0
     """Ownerships that began or ended so far."""
+    compensates: bool = False
+    """The mode of the cancel."""
+    undo: int = NO_UNDO
+    record: tuple[int, ...] = ()
+    """Which steps are undone, in this order."""
+    owes: bool = False
+    """Only in the model: it has failed, or a cancel was accepted that says so: what it has done is to be undone."""
 
 
 class Step(NamedTuple):
@@ -79,6 +91,9 @@ class Answer(NamedTuple):
     cancel: bool = False
     suspended: bool = False
     ended: bool = False
+    undoes: bool = False
+    path: tuple[int, ...] = ()
+    failed: bool = False
 
 
 class Process(NamedTuple):
@@ -94,6 +109,12 @@ class Process(NamedTuple):
     """The step whose body has ended and whose finish is not acknowledged."""
     seen: int = 0
     stopping: bool = False
+    path: tuple[int, ...] | None = None
+    """The steps that it calls to undo others, in place of the program; `position` is in here then."""
+    failed: bool = False
+    """What it undoes has failed."""
+    promised: int = -1
+    """The last position of which it is written who undoes it."""
     statement: Statement | None = None
     answer: Answer | None = None
 
@@ -117,3 +138,43 @@ class State(NamedTuple):
     bodies: tuple[int, ...] = ()
     asked: frozenset[str] = frozenset()
     """Requests from outside that were made."""
+    promises: frozenset[int] = frozenset()
+    """Positions of which it is written who undoes them."""
+
+
+OWN, FAULT, REQUEST = "own", "fault", "request"
+
+
+class Event(NamedTuple):
+    """One possible event. `violation` says what it broke, empty if nothing."""
+
+    label: str
+    kind: str
+    state: State
+    violation: str = ""
+
+
+def with_process(state: State, number: int, process: Process) -> State:
+    """The state in which one process is another."""
+    return state._replace(processes=(*state.processes[:number], process, *state.processes[number + 1 :]))
+
+
+def in_order(statements: tuple[Statement, ...], *more: Statement) -> tuple[Statement, ...]:
+    """In one order, whichever came first."""
+    return tuple(sorted({*statements, *more}))
+
+
+def orphan(state: State, process: Process) -> State:
+    """Nobody waits any more for what this process has under way."""
+    if process.at != SENT or process.statement is None:
+        return state
+    return state._replace(late=in_order(state.late, process.statement))
+
+
+def said(statement: Statement) -> str:
+    """A statement in a trace."""
+    parts = [f"finish of {statement.finish}"] if statement.finish >= 0 else []
+    if statement.start >= 0 and statement.kind == "journal":
+        parts.append(f"start of {statement.start}")
+    parts += [statement.ending] if statement.ending else []
+    return f"{' and '.join(parts) or statement.kind} (fence {statement.fence})"
