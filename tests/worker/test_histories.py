@@ -99,7 +99,9 @@ async def test_a_run_that_waits_is_exported_and_replayed_to_where_it_stands(db: 
     assert report.replayed == 3
 
 
-async def test_a_history_of_many_steps_is_read_in_pages(db: str) -> None:
+@pytest.mark.parametrize("size", [4 * 1024 * 1024, 1], ids=["of many steps", "of few bytes"])
+async def test_a_history_of_many_steps_is_read_in_pages(db: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.store.claims.PAGE_BYTES", size)
     async with working(db, namespace="default"), perdure.Client(db) as client:
         handle = await client.start(order, 250)
         await handle.result(timeout=30)

@@ -50,6 +50,6 @@ async def _steps(connection: asyncpg.Connection[Any], run_id: str) -> list[Recor
     found: list[RecordedStep] = []
     while True:
         page = await history(connection, run_id, found[-1].index if found else -1, PAGE)
-        found += page
-        if len(page) < PAGE:
+        if not page:
             return found
+        found += page
