@@ -162,6 +162,21 @@ async def test_waiting_for_what_no_time_brings_fails_and_says_what_it_waits_for(
             await handle.result()
 
 
+async def test_waiting_for_an_event_or_a_stream_that_never_comes_fails_and_does_not_hang(db: str) -> None:
+    async with Environment(db, registry=flows.registry, patience=0.3) as env:
+        handle = await flows.listener.start()
+        with pytest.raises(TimeStands, match="it waits for a message"):
+            await env.get_event(handle.id, "never")
+        with pytest.raises(TimeStands, match="it waits for a message"):
+            [value async for value in env.read_stream(handle.id, "never")]
+
+
+async def test_a_run_of_a_queue_that_nobody_serves_is_told_by_that_queue(db: str) -> None:
+    async with Environment(db, registry=flows.registry, patience=0.3) as env:
+        with pytest.raises(TimeStands, match=r"kit\.listener\): its queue mails is none of those that are served"):
+            await (await env.start(flows.listener.options(queue="mails"))).result()
+
+
 async def test_schedules_that_tick_for_ever_do_not_keep_a_test_waiting(db: str) -> None:
     async with Environment(db, registry=flows.registry, patience=0.3) as env:
         await env.schedules.apply([perdure.Schedule("daily", "0 0 * * *", flows.tick.prepare())])

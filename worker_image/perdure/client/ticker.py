@@ -86,13 +86,17 @@ class Ticker(Generic[Q, A]):
         if asked:
             self._answer(asked, await self._ask([each.question for each in asked]))
 
+    def fail(self, error: Exception) -> None:
+        """Every wait ends with the error."""
+        self._fail(list(self._waiting), error)
+
     async def close(self) -> None:
         """Every wait ends with `ClientClosed`."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._fail(list(self._waiting), ClientClosed("the client was closed while it waited"))
+        self.fail(ClientClosed("the client was closed while it waited"))
 
     # -- the background
 
@@ -156,7 +160,7 @@ class Ticker(Generic[Q, A]):
             self._waiting[waiter] = None
         return chosen
 
-    def _fail(self, waiters: Sequence[_Waiter[Q, A]], error: PerdureError) -> None:
+    def _fail(self, waiters: Sequence[_Waiter[Q, A]], error: Exception) -> None:
         for waiter in waiters:
             self._waiting.pop(waiter, None)
             if not waiter.answer.done():

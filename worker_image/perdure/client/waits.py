@@ -72,6 +72,11 @@ class Waits:
         await self._events.ask_now()
         await self._streams.ask_now()
 
+    def fail(self, error: Exception) -> None:
+        """Every wait ends with the error."""
+        self._events.fail(error)
+        self._streams.fail(error)
+
     async def close(self) -> None:
         """Every wait ends with `ClientClosed`."""
         if self._listening is not None:

@@ -363,3 +363,4 @@ class Environment(Instance):
     def _fail_waits(self, error: Exception) -> None:
         for run_id in self._watcher.waiting:
             self._watcher.fail(run_id, error)
+        self.waits.fail(error)

@@ -32,5 +32,7 @@ WITH queue AS MATERIALIZED (
 SELECT ARRAY(SELECT b.id || ' (' || b.workflow || ')' FROM busy b ORDER BY b.id LIMIT 10) AS busy,
        (SELECT min(i.left_of_it) FROM instant i) AS runs_in,
        (SELECT min(s.next_at) - clock_timestamp() FROM perdure.schedules s WHERE NOT s.paused) AS ticks_in,
-       ARRAY(SELECT w.id || ' (' || w.workflow || '): ' || coalesce(w.waiting_for->>'message', 'nobody takes it')
+       ARRAY(SELECT w.id || ' (' || w.workflow || '): ' || coalesce(w.waiting_for->>'message', CASE
+                 WHEN w.queue = ANY($3::text[]) THEN 'nobody takes it'
+                 ELSE 'its queue ' || w.queue || ' is none of those that are served: see the setting queues' END)
                FROM perdure.workflows w WHERE w.status IN (10, 20, 40) ORDER BY w.id LIMIT 10) AS waits
