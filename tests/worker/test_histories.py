@@ -9,6 +9,7 @@ from typing import Any
 import perdure
 import pytest
 from perdure.cli.main import app
+from perdure.engine.registry import Registry
 from perdure.errors import NonExistentWorkflow
 from perdure.model.history import RunHistory
 from perdure.model.states import RunStatus, StepStatus
@@ -49,6 +50,14 @@ async def order(n: int) -> list[Any]:
     except perdure.MaxStepRetriesExceeded as error:
         return [tried, sum(sums), [str(each) for each in error.errors]]
     return []
+
+
+own = Registry()
+
+
+@perdure.workflow(name="hist.order", registry=own)
+async def order_of_an_instance(n: int) -> int:
+    return await add(n)
 
 
 @perdure.workflow(name="hist.waits")
@@ -131,6 +140,17 @@ async def test_the_commands_export_a_run_and_replay_its_file(recorded: RunHistor
     assert "1 replayed, 0 differ" in shown.stderr
 
 
+async def test_the_workflows_of_an_instance_are_replayed_where_its_registry_is_named(
+    recorded: RunHistory, tmp_path: Path
+) -> None:
+    file = tmp_path / "o-1.json"
+    file.write_text(recorded.to_json())
+    shown = await command("replay", "--registry", f"{MODULE}:own", str(file))
+    assert shown.exit_code == 1
+    assert "differs at index 0" in shown.stdout
+    assert "in order_of_an_instance" in shown.stdout
+
+
 async def test_the_newest_runs_of_a_database_are_replayed(
     recorded: RunHistory, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +199,9 @@ async def test_a_replay_names_what_differs_and_what_cannot_be_read_and_goes_on(
         (["replay", "--module", MODULE, "--from-database", "x.json"], "name files"),
         (["replay", "x.json"], "PERDURE_MODULES"),
         (["replay", "--module", "no.such.module", "x.json"], "no.such"),
+        (["replay", "--registry", "no.such.module:app", "x.json"], "no.such"),
+        (["replay", "--registry", f"{MODULE}:order", "x.json"], "MODULE:NAME"),
+        (["replay", "--registry", MODULE, "x.json"], "MODULE:NAME"),
     ],
 )
 async def test_a_replay_of_nothing_is_refused(arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

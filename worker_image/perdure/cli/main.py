@@ -268,6 +268,12 @@ def replay(
             "--module", "--modules", help="Python module with workflows; else those in PERDURE_MODULES. Repeatable."
         ),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME", help="The `perdure.Instance` whose workflows are meant; else all of the decorators."
+        ),
+    ] = None,
     from_database: Annotated[
         bool, typer.Option("--from-database", help="Replay the newest runs of the database of PERDURE_DATABASE_URL.")
     ] = False,
@@ -293,9 +299,12 @@ def replay(
         if bool(files) == from_database:
             raise ConfigurationError("name files with histories, or say --from-database")
         names = tuple(module or ()) or tuple(filter(None, os.environ.get("PERDURE_MODULES", "").split(",")))
-        if not names:
+        if not names and registry is None:
             raise ConfigurationError("name the modules that define the workflows with --module, or in PERDURE_MODULES")
-        tally = replays.Tally(strict, load_modules(names), (lambda _: None) if as_json else typer.echo)
+        known = load_modules((*names, registry.partition(":")[0]) if registry else names)
+        if registry:
+            known = replays.registry_at(registry)
+        tally = replays.Tally(strict, known, (lambda _: None) if as_json else typer.echo)
         if from_database:
             replays.replay_database(replays.Selection(namespace, workflow, limit, unfinished), tally)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,21 @@ def export(run_id: str) -> str:
             return (await client.export_history(run_id)).to_json()
 
     return asyncio.run(read())
+
+
+def registry_at(where: str) -> Registry:
+    """The registry that `module:name` has, or that of the instance there; of a module that is imported. Raises
+    `ConfigurationError`."""
+    module, _, name = where.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    found = getattr(found, "registry", found)
+    if not isinstance(found, Registry):
+        raise ConfigurationError(
+            f"--registry is MODULE:NAME of a perdure.Instance or its registry, and {where} is none"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
