@@ -66,6 +66,7 @@ def test_a_workflow_can_be_said_by_its_name(given: Any, text: str) -> None:
         ({"arguments": [1]}, "has its arguments already"),
         ({"start": report.options(id="x").prepare("eu")}, "the option id"),
         ({"start": report.options(delay=1).prepare("eu")}, "the option delay"),
+        ({"start": report.options(serialization="portable").prepare("eu")}, "as their workflow is registered"),
         ({"start": report.options(deduplication_id="x").prepare("eu")}, "the option deduplication_id"),
     ],
 )

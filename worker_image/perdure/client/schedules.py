@@ -107,6 +107,11 @@ class Schedule:
         if isinstance(self.start, PreparedStart):
             if self.arguments != ():
                 raise InvalidArgument("a prepared start has its arguments already")
+            if self.start.options.choice is not None:
+                raise InvalidArgument(
+                    "a schedule does not say how values are written: its runs are as their workflow is registered "
+                    "(@perdure.workflow(serialization=…))"
+                )
             if unusable := sorted(self.start.options.said().keys() - USABLE):
                 raise InvalidArgument(f"a schedule starts many runs: the option {unusable[0]} is that of a single one")
         elif isinstance(self.start, str):
