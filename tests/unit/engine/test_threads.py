@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 from perdure import StepTimeout, current
+from perdure.engine import bodies
 from perdure.errors import CancelRequested, OwnershipLost, ReleaseRequested
 from perdure.model.outcome import Cancelled, Lost, Released
 from perdure.model.states import StepStatus
@@ -166,6 +167,33 @@ async def test_the_time_of_a_sync_body_counts_from_when_it_has_a_thread(engine: 
         return await second
 
     assert await engine.output(flow) == "quick"
+    engine.threads.shutdown()
+
+
+async def test_a_step_that_waits_for_a_thread_for_long_is_told_once(
+    engine: Engine, blocked: Blocked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a worker whose threads hang looks healthy."""
+    monkeypatch.setattr(bodies, "CROWDED_SECONDS", 0.01)
+    monkeypatch.setattr(bodies._Waiting, "told_at", -bodies.TELL_EVERY)
+    engine.threads = ThreadPoolExecutor(1)
+
+    @engine.step
+    def quick(n: int) -> int:
+        return n
+
+    @engine.workflow
+    async def flow() -> int:
+        first = asyncio.ensure_future(blocked.step())
+        await until(blocked.begun.is_set)
+        others = asyncio.gather(quick(1), quick(2))
+        await until(lambda: "wait for a thread" in caplog.text)
+        blocked.gate.set()
+        await first
+        return sum(await others)
+
+    assert await engine.output(flow) == 3
+    assert caplog.text.count("wait for a thread") == 1
     engine.threads.shutdown()
 
 

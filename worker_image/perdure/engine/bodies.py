@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from perdure.errors import ReleaseRequested, StepTimeout
 
+logger = logging.getLogger(__name__)
+
 Function = Callable[..., Any]
+
+CROWDED_SECONDS = 10.0
+"""How long a sync step waits for a thread before that is said: in a healthy pool others end sooner."""
+
+TELL_EVERY = 60.0
+"""Seconds between two such records: one is enough to look for the steps that hang."""
 
 
 class ThreadsGone(ReleaseRequested):
@@ -86,23 +96,59 @@ async def run_in_thread(
     When the caller is cancelled the function goes on, if it has begun, and its result is dropped.
     """
     loop = asyncio.get_running_loop()
+    waiting = _Waiting(function, begun)
     try:
-        future = loop.run_in_executor(threads, copy_context().run, _guarded, function, args, kwargs, begun)
+        future = loop.run_in_executor(threads, copy_context().run, _guarded, function, args, kwargs, waiting.over)
     except RuntimeError as error:
         raise ThreadsGone(f"no thread for a sync step: {error}") from error
-    ok, value = await future
+    timer = loop.call_later(CROWDED_SECONDS, waiting.tell)
+    try:
+        ok, value = await future
+    finally:
+        timer.cancel()
     if not ok:
         raise value
     return await value if inspect.isawaitable(value) else value
 
 
+class _Waiting:
+    """A function that waits for a thread."""
+
+    __slots__ = ("_begun", "_function", "_is_over")
+
+    told_at: ClassVar[float] = -TELL_EVERY
+
+    def __init__(self, function: Function, begun: Callable[[], None] | None) -> None:
+        self._function = function
+        self._begun = begun
+        self._is_over = False
+
+    def over(self) -> None:
+        """It has one. From that thread."""
+        self._is_over = True
+        if self._begun is not None:
+            self._begun()
+
+    def tell(self) -> None:
+        """It has waited for long: a worker all of whose threads hang claims runs, beats, and gets nowhere."""
+        now = time.monotonic()
+        if self._is_over or now - _Waiting.told_at < TELL_EVERY:
+            return
+        _Waiting.told_at = now
+        logger.warning(
+            "sync steps wait for a thread, %s for %g s already: all threads are busy, or hang in steps that were given "
+            "up; let what may hang have a limit of its own, or raise PERDURE_THREADS",
+            getattr(self._function, "__qualname__", "one"),
+            CROWDED_SECONDS,
+        )
+
+
 def _guarded(
-    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], begun: Callable[[], None] | None
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], begun: Callable[[], None]
 ) -> tuple[bool, Any]:
     """The result or the error as a value: a future cannot hold every exception (`StopIteration` would hang it)."""
     try:
-        if begun is not None:
-            begun()
+        begun()
         return True, function(*args, **kwargs)
     except BaseException as error:
         return False, error
