@@ -96,7 +96,8 @@ async def test_the_handle_of_a_start_outside_of_runs_does_what_that_of_a_client_
     await soon(later.set_attributes({"of": "ann"}))
     await soon(later.set_delay(7200))
     assert (await soon(later.details())).attributes == {"of": "ann"}
-    assert await soon(later.cancel("not wanted")) is RunStatus.CANCELLED
+    assert await soon(later.cancel()) is RunStatus.CANCELLED
+    assert (await soon(later.details())).cancel_reason == "a client cancelled it"
     await soon(later.delete())
     with pytest.raises(perdure.NonExistentWorkflow):
         await soon(later.status())

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from perdure.api.handles import RunHandle
 from perdure.client.handle import Handle
+from perdure.client.management import REASON as FROM_OUTSIDE
 from perdure.engine.calls.management import REASON
 from perdure.engine.context import current_scope
 from perdure.engine.pending import PendingCall, PendingStart
@@ -47,7 +48,8 @@ class LaunchedHandle(RunHandle[R]):
         """As `Handle.cancel`."""
         if _in_run():
             return super().cancel(reason, mode=mode, cascade=cascade)
-        return PlainCall(CallName.CANCEL, lambda: self.outside.cancel(reason, mode=mode, cascade=cascade))
+        said = FROM_OUTSIDE if reason == REASON else reason
+        return PlainCall(CallName.CANCEL, lambda: self.outside.cancel(said, mode=mode, cascade=cascade))
 
     def resume(self) -> PendingStart[RunHandle[R]]:
         """As `Handle.resume`."""
