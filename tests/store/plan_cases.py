@@ -329,7 +329,9 @@ CASES = [
     case("status_mark_reported", [FINISHED, [1] * 100], "workflow_steps_pkey", 800),
     case("status_due", [100], "workflows_status_due", 100),
     case("status_postpone", [IDS, 60.0], "workflows_pkey", 400),
-    case("backlog_pool", ["ns", "default", 2000], "workflows_open workflows_ready workflows_suspended", 30_000),
+    case(
+        "backlog_pool", ["ns", "default", 2000, 30.0, 200], "workflows_open workflows_ready workflows_suspended", 30_000
+    ),
     case("backlog_live_workers", ["ns", "default"], "", 250),
     case("backlog_unclaimed", ["ns", 500, 2.0, "r050000"], "workflows_unexplained workflows_explained", 1500),
     case("backlog_set_waiting", [IDS, [0] * 100, ['{"kind": "A"}'] * 100], "workflows_pkey", 500),

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 from perdure.model.outcome import ErrorRecord, Failed, Parked, Released, Succeeded
-from perdure.model.queues import QueueLimits
+from perdure.model.queues import QueueLimits, RateLimit
 from perdure.model.rows import WaitingFor
 from perdure.model.states import CancelMode, RunStatus, WorkerState
 from perdure.store import backlog, queues, runs, workers
@@ -76,6 +76,59 @@ async def test_runs_that_the_limits_of_their_queue_hold_back_need_no_worker_and_
     assert [each.queue for each in await backlog.queue_depths(conn) if each.namespace == "ns"] == ["default", "default"]
 
 
+async def ready_runs(conn: Connection) -> list[tuple[str | None, int, int]]:
+    return [(each.version, each.ready, each.waiting) for each in await backlog.pool_backlog(conn, "ns", "default")]
+
+
+async def test_of_partitions_that_run_enough_no_worker_is_wanted_for_what_waits(conn: Connection) -> None:
+    for number in range(7):
+        await add_run(conn, f"a-{number}", partition_key="a")
+    for number in range(2):
+        await add_run(conn, f"b-{number}", partition_key="b")
+    await add_run(conn, "none")
+    await queues.apply(conn, "ns", "default", QueueLimits(partition_concurrency=3), paused=False)
+    assert await ready_runs(conn) == [(None, 3 + 2 + 1, 4)]
+
+    await add_worker(conn, "w1")
+    taken = await claim(conn, "w1", limit=2)
+
+    busy = [run.id[0] for run in taken]
+    [(_, ready, waiting), *_] = await ready_runs(conn)
+    assert len(busy) == 2
+    free = {"a": min(7 - busy.count("a"), 3 - busy.count("a")), "b": 2 - busy.count("b"), "n": 1 - busy.count("n")}
+    assert (ready, ready + waiting) == (sum(free.values()), 8)
+
+
+async def test_with_more_partitions_than_are_looked_at_their_limit_holds_none_back(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("a", "b", "c"):
+        for number in range(3):
+            await add_run(conn, f"{key}-{number}", partition_key=key)
+    await queues.apply(conn, "ns", "default", QueueLimits(partition_concurrency=1), paused=False)
+    assert await ready_runs(conn) == [(None, 3, 6)]
+    monkeypatch.setattr(backlog, "PARTITION_LIMIT", 3)
+    assert await ready_runs(conn) == [(None, 9, 0)]
+
+
+async def test_of_a_rate_there_is_what_may_begin_until_a_new_worker_is_there(conn: Connection) -> None:
+    await one_of_each(conn)
+    for number in range(40):
+        await add_run(conn, f"more-{number}")
+    slow = RateLimit(5, 3600.0)
+    await queues.apply(conn, "ns", "default", QueueLimits(rate=slow), paused=False)
+    assert await ready_runs(conn) == [(None, 5 + 1, 36 + 1), ("v1", 1, 2)]
+
+    spent = "UPDATE perdure.queues SET tokens = 0, tokens_at = clock_timestamp()"
+    await conn.execute(spent)
+    assert await ready_runs(conn) == [(None, 1, 41 + 1), ("v1", 1, 2)]
+
+    await queues.apply(conn, "ns", "default", QueueLimits(rate=RateLimit(1, 10.0)), paused=False)
+    await conn.execute(spent)
+    [(_, ready, _), *_] = await ready_runs(conn)
+    assert 3 <= ready - 1 <= 4  # within half a minute, and the one of the other queue
+
+
 async def test_a_version_is_open_while_anything_of_it_is(conn: Connection) -> None:
     """Also a single suspended run keeps its version's workers wanted."""
     run = await claimed(conn, generation=1)
@@ -92,7 +145,7 @@ async def test_a_version_is_open_while_anything_of_it_is(conn: Connection) -> No
 async def test_a_suspended_run_with_a_cancel_is_ready(conn: Connection) -> None:
     run = await claimed(conn, generation=1)
     await runs.upsert(conn, new_run(generation=2, suspended=True, cancel_mode=CancelMode.GRACEFUL))
-    await write(conn, run, ending=Released("suspended"))
+    await workers.give_back(conn, "w1", [(run.id, run.fence)])
 
     [version] = await backlog.pool_backlog(conn, "ns", "default")
 

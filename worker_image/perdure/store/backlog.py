@@ -23,6 +23,14 @@ from perdure.store.statements import sql
 COUNT_LIMIT = 2000
 """Counts stop here: 500 workers of four slots; looking at more would cost more than it tells."""
 
+RATE_AHEAD_SECONDS = 30.0
+"""What the rate of a queue lets begin so soon is there for a worker that is started now: a pod takes about that long,
+and a pool does not come and go with each single run of a slow rate."""
+
+PARTITION_LIMIT = 200
+"""So many partitions of a queue are looked at, two look-ups each: with more that have something to do, there is enough
+for many workers."""
+
 PHASE_COUNT_LIMIT = 20_000
 """Counts for metrics stop here; an index scan of some milliseconds."""
 
@@ -32,7 +40,8 @@ UNCLAIMED_AFTER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class VersionBacklog:
-    """Open runs of a pool bound to one version (None: not started yet). `waiting` = parked, delayed or suspended.
+    """Open runs of a pool bound to one version (None: not started yet). `waiting` = parked, delayed, suspended, or held
+    back by the limits of their queue.
 
     Counts stop at `COUNT_LIMIT`; the oldest is searched among the counted.
     """
@@ -109,7 +118,9 @@ async def most_connections(connection: asyncpg.Connection[Any]) -> int:
 
 async def pool_backlog(connection: asyncpg.Connection[Any], namespace: str, pool: str) -> list[VersionBacklog]:
     """Open runs of a pool by version; versions without any are left out."""
-    rows = await connection.fetch(sql("backlog_pool"), namespace, pool, COUNT_LIMIT)
+    rows = await connection.fetch(
+        sql("backlog_pool"), namespace, pool, COUNT_LIMIT, RATE_AHEAD_SECONDS, PARTITION_LIMIT
+    )
     return [
         VersionBacklog(row["version"], row["ready"], row["running"], row["waiting"], row["oldest_ready_seconds"])
         for row in rows

@@ -1,6 +1,7 @@
 -- Purpose: how much there is to do in one pool, by version: the input of scaling and of retiring versions.
--- Runs of a queue that is paused, and as many as its concurrency does not let run now, count as waiting: no worker more
--- would take them.
+-- Runs of a queue that is paused, and as many as its limits do not let run now, count as waiting: no worker more would
+-- take them. Of a rate that is what it lets begin within the next $4 seconds. Of partitions at most $5 are looked at for
+-- each queue and version: where more have ready runs, their limit holds back none of these.
 -- Run by: the operator, every few seconds for each pool. Each count stops at $3, and the oldest ready run is
 -- searched among the counted, so that a huge backlog costs no more than a large one.
 -- Locks: none. Expected index: workflows_ready, workflows_suspended, workflows_open, one look-up for each queue,
@@ -58,12 +59,53 @@ WITH RECURSIVE ready_key(queue, version) AS (
                     LIMIT $3::integer) h) head
       LEFT JOIN perdure.queues q ON q.namespace = $1::text AND q.name = k.queue
      CROSS JOIN LATERAL (
-           SELECT CASE WHEN q.paused THEN 0
-                       WHEN q.concurrency IS NOT NULL THEN greatest(0, q.concurrency - (
+           WITH RECURSIVE part(route, key) AS (
+               (SELECT w.route, w.partition_key FROM perdure.workflows w
+                 WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+                   AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
+                   AND coalesce(w.version, '') = k.version AND q.partition_concurrency IS NOT NULL AND NOT q.paused
+                 ORDER BY w.route, w.partition_key LIMIT 1)
+               UNION ALL
+               SELECT next.route, next.key
+                 FROM part
+                CROSS JOIN LATERAL (
+                      SELECT w.route, w.partition_key AS key FROM perdure.workflows w
+                       WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+                         AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
+                         AND coalesce(w.version, '') = k.version
+                         AND (w.route, w.partition_key) > (part.route, part.key)
+                       ORDER BY w.route, w.partition_key LIMIT 1) next
+           ), share AS (
+               SELECT least(sum(found.ready), q.partition_concurrency - found.running) AS runs, count(*) AS parts
+                 FROM (SELECT part.key,
+                              (SELECT count(*)
+                                 FROM (SELECT FROM perdure.workflows w
+                                        WHERE w.status = 10 AND (NOT w.suspended OR w.cancel_mode IS NOT NULL)
+                                          AND w.namespace = $1::text AND w.pool = $2::text AND w.queue = k.queue
+                                          AND coalesce(w.version, '') = k.version
+                                          AND w.route = part.route AND w.partition_key = part.key
+                                        LIMIT q.partition_concurrency) h) AS ready,
+                              (SELECT count(*)
+                                 FROM (SELECT FROM perdure.workflows w
+                                        WHERE w.namespace = $1::text AND w.queue = k.queue AND w.status = 30
+                                          AND w.partition_key = part.key
+                                        LIMIT q.partition_concurrency) h) AS running
+                         FROM (SELECT part.route, part.key FROM part LIMIT $5::integer) part) found
+                GROUP BY found.key, found.running
+           )
+           SELECT CASE WHEN q.paused THEN 0 ELSE least(
+                       CASE WHEN q.concurrency IS NOT NULL THEN greatest(0, q.concurrency - (
                            SELECT count(*)
                              FROM (SELECT FROM perdure.workflows w
                                     WHERE w.namespace = $1::text AND w.queue = k.queue AND w.status = 30
-                                    LIMIT q.concurrency) running)) END AS runs) room
+                                    LIMIT q.concurrency) running)) END,
+                       CASE WHEN q.partition_concurrency IS NOT NULL THEN (
+                           SELECT sum(share.runs) FROM share HAVING sum(share.parts) < $5::integer) END,
+                       CASE WHEN q.rate_runs IS NOT NULL AND k.version = '' THEN floor(
+                           least(q.rate_runs, coalesce(q.tokens, q.rate_runs)
+                                 + greatest(0, extract(epoch FROM clock_timestamp() - q.tokens_at))::float8
+                                   * q.rate_runs / q.rate_seconds)
+                           + $4::float8 * q.rate_runs / q.rate_seconds) END) END::bigint AS runs) room
 ), counted AS (
     SELECT ready.version, 'ready' AS what, least(ready.runs, ready.room) AS runs,
            CASE WHEN ready.room > 0 THEN ready.since END AS since
