@@ -8,7 +8,7 @@ import pytest
 from perdure.api import PreparedStart
 from perdure.client.starts import BATCH_BYTES, BATCH_RUNS, batches, distinct, refuse_other, row_of
 from perdure.engine.registry import Registry
-from perdure.errors import ConflictingWorkflow, EncodingFailed
+from perdure.errors import ConflictingWorkflow, EncodingFailed, InvalidArgument
 from perdure.store.clients import ExistingRun
 
 
@@ -50,6 +50,23 @@ def test_arguments_that_cannot_be_recorded_are_refused_before_anything_is_writte
         order.prepare("\x00")
     with pytest.raises(TypeError, match="order_id"):
         order.prepare()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("given", ["1", b"1", 1, None, {"1"}], ids=repr)
+async def test_arguments_that_are_neither_a_list_nor_a_dict_are_refused(given: Any) -> None:
+    async with perdure.Client("postgresql://nobody@127.0.0.1:1/none") as client:
+        with pytest.raises(InvalidArgument, match="the arguments of workflow order are a list by position or a dict"):
+            await client.start_by_name("order", given)
+    with pytest.raises(InvalidArgument, match="a list by position"):
+        perdure.Schedule("daily", "0 0 * * *", "order", given)
+
+
+@pytest.mark.parametrize("given", ["order", len, None], ids=repr)
+async def test_what_is_no_workflow_is_refused_with_what_to_do_instead(given: Any) -> None:
+    async with perdure.Client("postgresql://nobody@127.0.0.1:1/none") as client:
+        for start in (client.start, client.run):
+            with pytest.raises(InvalidArgument, match=r"decorated with @perdure\.workflow.*start_by_name"):
+                await start(given)
 
 
 def test_the_same_start_is_no_conflict_whatever_the_order_of_a_set() -> None:

@@ -28,7 +28,7 @@ from perdure.client.queues import Queues
 from perdure.client.resident import Resident
 from perdure.client.schedules import Schedules
 from perdure.client.several import join, select
-from perdure.client.starts import batches, stored_row_of
+from perdure.client.starts import arguments_of, batches, startable, stored_row_of
 from perdure.client.waits import Waits
 from perdure.client.watcher import Watcher
 from perdure.engine import errortypes
@@ -130,7 +130,7 @@ class Client:
         `StoreUnavailable` with the id when it is not known whether the run exists; `InsideWorkflow` in the body of a
         run and `InsideStep` in a step, where `workflow.start(…)` starts a child.
         """
-        return await self._start(workflow.prepare(*args, **kwargs))
+        return await self._start(startable(workflow).prepare(*args, **kwargs))
 
     async def start_in(
         self, connection: asyncpg.Connection[Any], workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -142,7 +142,7 @@ class Client:
         own, and have ended the transaction, as always; there are no further attempts. Else raises as `start`.
         """
         self._outside_of_runs("Client.start_in", "workflow.start(…)")
-        start = workflow.prepare(*args, **kwargs)
+        start = startable(workflow).prepare(*args, **kwargs)
         row = await self._row(start)
         created = await self._creator.create_in(connection, (start, row))
         return self._handle(start, created.id_of(row))
@@ -153,7 +153,7 @@ class Client:
         Put it into `asyncio.timeout` to wait for no longer than that; the run goes on then. Raises as both do, and
         `InvalidArgument` for a workflow with the option `queue`: whoever waits does not want to stand in another queue.
         """
-        return await self._run(workflow.prepare(*args, **kwargs))
+        return await self._run(startable(workflow).prepare(*args, **kwargs))
 
     async def start_many(self, starts: Iterable[PreparedStart[R]]) -> list[Handle[R]]:
         """Start many runs: `client.start_many(process_order.prepare(each) for each in orders)`; handles in that order.
@@ -199,7 +199,7 @@ class Client:
         (timeout, attempts) is not known here: say it in the options. Raises as `start`.
         """
         check_text("workflow", workflow, ID_MAX)
-        given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        given = arguments_of(workflow, arguments)
         options = options or StartOptions()
         text = encode(given, f"the input of workflow {workflow}", input_encoding(options.choice))
         start: PreparedStart[Any] = PreparedStart(workflow, given, text, options, None)

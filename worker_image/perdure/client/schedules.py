@@ -19,7 +19,7 @@ from perdure.api.starts import PreparedStart
 from perdure.client.database import Database
 from perdure.client.handle import Handle
 from perdure.client.news import News
-from perdure.client.starts import row_of
+from perdure.client.starts import arguments_of, row_of
 from perdure.engine.codec import encode, same_input
 from perdure.engine.context import current_scope
 from perdure.engine.encoding import MARK
@@ -116,6 +116,7 @@ class Schedule:
                 raise InvalidArgument(f"a schedule starts many runs: the option {unusable[0]} is that of a single one")
         elif isinstance(self.start, str):
             check_text("workflow", self.start, ID_MAX)
+            arguments_of(self.start, self.arguments)
         else:
             raise InvalidArgument("start is what `workflow.prepare(…)` gives, or the name of a workflow")
 
@@ -123,7 +124,7 @@ class Schedule:
         """The row, with `pool` where the start does not say. Its input is JSON yet. Raises `EncodingFailed`."""
         start = self.start
         if isinstance(start, str):
-            given = dict(self.arguments) if isinstance(self.arguments, Mapping) else list(self.arguments)
+            given = arguments_of(start, self.arguments)
             start = PreparedStart(start, given, encode(given, f"the input of workflow {start}"), StartOptions(), None)
         run = row_of(start, pool)
         rule = Rule(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from perdure.api.starts import PreparedStart
+from perdure.api.workflows import Workflow
 from perdure.engine.codec import same_input
 from perdure.engine.serialization import Serializers
-from perdure.errors import ConflictingWorkflow, QueueDeduplicated, WorkflowIdInUse
+from perdure.errors import ConflictingWorkflow, InvalidArgument, QueueDeduplicated, WorkflowIdInUse
 from perdure.model.start import ReusePolicy, attributes_text, new_run_id, seconds_of
 from perdure.store.clients import ExistingRun, Holder, RunStart
 
@@ -24,6 +25,30 @@ BATCH_BYTES = 4 * 1024 * 1024
 """Inputs in one statement, unless a single one is larger: what a client and Postgres hold in memory at once."""
 
 Pair = tuple[PreparedStart[Any], RunStart]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def startable(workflow: Workflow[P, R]) -> Workflow[P, R]:
+    """The workflow. Raises `InvalidArgument` for its name, a plain function, and whatever else is none."""
+    if not isinstance(workflow, Workflow):
+        raise InvalidArgument(
+            f"what is started is a function decorated with @perdure.workflow, not {workflow!r}; by its name it is "
+            "started with start_by_name"
+        )
+    return workflow
+
+
+def arguments_of(workflow: str, arguments: object) -> list[Any] | dict[str, Any]:
+    """The arguments of a start by name, by position or by name. Raises `InvalidArgument`."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    if isinstance(arguments, str | bytes) or not isinstance(arguments, Sequence):
+        raise InvalidArgument(
+            f"the arguments of workflow {workflow} are a list by position or a dict by name, not {arguments!r}"
+        )
+    return list(arguments)
 
 
 async def stored_row_of(start: PreparedStart[Any], pool: str, serializers: Serializers) -> RunStart:

@@ -19,6 +19,7 @@ from perdure.api.transactions import transaction
 from perdure.api.workflows import workflow
 from perdure.client.client import Client
 from perdure.client.handle import Handle
+from perdure.client.starts import arguments_of
 from perdure.engine.codec import encode
 from perdure.engine.context import current_scope, outside_of_bodies
 from perdure.engine.encoding import input_encoding
@@ -219,7 +220,7 @@ class Instance(Client):
         definition = self.registry.workflows.get(workflow)
         if definition is None:
             raise NotRegistered(f"no workflow {workflow} is registered with this instance")
-        given = dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        given = arguments_of(workflow, arguments)
         options = options or StartOptions()
         encoding = input_encoding(options.choice or definition.serialization)
         text = encode(given, f"the input of workflow {workflow}", encoding)
