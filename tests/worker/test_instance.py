@@ -84,35 +84,6 @@ async def test_an_instance_is_a_client(make: Make) -> None:
         assert await soon(app.start_by_name("greet", ["Bob"], perdure.StartOptions(id="mine"))) == handle
 
 
-async def test_the_handle_of_a_start_outside_of_runs_does_what_that_of_a_client_does(make: Make) -> None:
-    app = make()
-
-    @app.workflow(name="listen")
-    async def listen() -> Any:
-        return await perdure.recv("topic")
-
-    await app.launch()
-    later = await soon(listen.options(delay=3600).start())
-    await soon(later.set_attributes({"of": "ann"}))
-    await soon(later.set_delay(7200))
-    assert (await soon(later.details())).attributes == {"of": "ann"}
-    assert await soon(later.cancel()) is RunStatus.CANCELLED
-    assert (await soon(later.details())).cancel_reason == "a client cancelled it"
-    await soon(later.delete())
-    with pytest.raises(perdure.NonExistentWorkflow):
-        await soon(later.status())
-    handle = await soon(listen.start())
-    await soon(handle.send({"n": 1}, "topic", serialization="portable"))
-    assert await soon(handle.result()) == {"n": 1}
-    assert [step.name for step in await soon(handle.steps())] == ["perdure.recv"]
-    assert await soon(handle.resume()) == handle
-    copy = await soon(handle.fork(1))
-    assert copy != handle
-    assert await soon(copy.result()) == {"n": 1}
-    again = await soon(handle.rewind(perdure.Cut.BEGINNING))
-    assert await soon(again.result()) == {"n": 1}
-
-
 async def test_a_run_begins_in_a_free_slot_of_the_instance_itself(make: Make, conn: Connection) -> None:
     app = make(poll_seconds=5.0, lease_seconds=10.0)
     greet = greeter(app)
