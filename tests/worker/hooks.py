@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -46,6 +46,21 @@ async def pool() -> AsyncIterator[None]:
     async with asyncpg.create_pool(os.environ["PERDURE_DATABASE_URL"], min_size=1, max_size=1) as service["pool"]:
         yield
         say(f"pool left with {await service['pool'].fetchval('SELECT count(*) FROM public.effects')} effects")
+
+
+@asynccontextmanager
+async def never_left() -> AsyncIterator[None]:
+    """Its end neither comes nor lets itself be cancelled."""
+    yield
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(1000)
+
+
+@contextmanager
+def blocks_at_the_end() -> Iterator[None]:
+    yield
+    time.sleep(1000)
 
 
 async def application_logs() -> None:

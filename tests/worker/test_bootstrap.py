@@ -135,6 +135,22 @@ async def test_further_signals_end_a_hook_that_blocks_the_loop(db: str) -> None:
         assert await worker.ended() == 0
 
 
+@pytest.mark.parametrize("hook", ["never_left", "blocks_at_the_end"])
+async def test_a_hook_whose_end_hangs_is_cut_off_by_the_third_signal(db: str, hook: str) -> None:
+    with hooked(db, hook) as worker:
+        await worker.works()
+        worker.send(signal.SIGTERM)
+        await worker.says("stopped")
+
+        async def over() -> bool:
+            # Again and again: two that come at once are one.
+            worker.send(signal.SIGINT)
+            return worker.process.poll() is not None
+
+        await eventually(over, "the process ends")
+        assert await worker.ended() == 1
+
+
 async def test_logs_go_through_the_handlers_that_the_hook_sets_up(db: str, conn: Connection) -> None:
     await enqueue(conn, "hook.sees", run_id="r1")
     with hooked(db, "application_logs", logs="application") as worker:

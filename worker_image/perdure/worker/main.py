@@ -2,8 +2,8 @@
 
 `python -m perdure.worker` and `perdure worker` call `main`. Signal handlers stand before any user code is imported:
 process 1 of a container ignores what has no handler, and imports may take minutes. First SIGTERM or SIGINT: drain;
-second: give everything back at once. Exit codes: 0 clean, 1 could not start or could not give everything back,
-75 ended itself because its lease was long lost.
+second: give everything back at once; third: end, whatever hangs. Exit codes: 0 clean, 1 could not start or could not
+give everything back, or the third signal, 75 ended itself because its lease was long lost.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class Signals:
         if self._count > 1 and worker.state is State.BOOTSTRAPPING:
             # The hook neither gives the loop back nor ends when it is cancelled.
             os._exit(OK)
+        if self._count > 2:
+            # The loop is blocked, or the end of the hook: what was not given back by now goes with the lease.
+            os._exit(FAILED)
         loop.call_soon_threadsafe(worker.drain if self._count == 1 else worker.force)
 
 
