@@ -28,6 +28,10 @@ EARLY = timedelta(milliseconds=50)
 """So much before the deadline an owner may end its run: its clock is another one than the database's."""
 
 
+REMOVED: Mapping[str, Any] = {"deleted": True, "status": RunStatus.CANCELLED}
+"""What is left of a run that was removed."""
+
+
 class Kind(StrEnum):
     """What is counted: all of these must be zero."""
 
@@ -136,6 +140,9 @@ def covered(found: Evidence) -> Counter[str]:
     lost = sum(row["status"] == StepStatus.DROPPED for row in steps)
     streams = sum(row["name"] == STEP_NAMES["read"] and row["status"] == StepStatus.FAILED for row in steps)
     forks = sum(row["name"] == STEP_NAMES["fork"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    resumes = sum(row["name"] == STEP_NAMES["resume"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    rewinds = sum(row["name"] == STEP_NAMES["rewind"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
+    removals = sum(row["name"] == STEP_NAMES["delete"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     cancels = sum(row["name"] == STEP_NAMES["cancel"] and row["status"] == StepStatus.SUCCEEDED for row in steps)
     refused = sum(row["name"] == STEP_NAMES["start"] and row["status"] == StepStatus.FAILED for row in steps)
     patches = sum(row["name"] == STEP_NAMES["patch"] for row in steps)
@@ -146,6 +153,9 @@ def covered(found: Evidence) -> Counter[str]:
         "steps_undone": undone,
         "starts_refused": refused,
         "runs_forked": forks,
+        "runs_resumed": resumes,
+        "runs_rewound": rewinds,
+        "runs_removed": removals,
         "runs_cancelled_by_runs": cancels,
         "races_decided": races,
         "branches_dropped": lost,
@@ -225,8 +235,21 @@ def _of_run(run: Started, found: Evidence) -> list[Problem]:
     if row["run_attempts"] == 0:
         wrong += _wrong_order(want, steps)
     for child, program in want.children.items():
-        problems += _of_run(Started(child, program, orphan=not whole), found)
+        if child in want.removed and (whole or found.runs.get(child, REMOVED)["deleted"]):
+            problems += _of_removed(child, found)
+        else:
+            problems += _of_run(Started(child, program, orphan=not whole), found)
     return problems + [Problem(Kind.STEP_LOST, run.id, sentence) for sentence in wrong]
+
+
+def _of_removed(run: str, found: Evidence) -> list[Problem]:
+    """It is gone, or about to go: it has ended."""
+    row = found.runs.get(run, REMOVED)
+    if not row["deleted"]:
+        return [Problem(Kind.RUN_LOST, run, "it was to be removed and is there")]
+    return (
+        [] if RunStatus(row["status"]).finished else [Problem(Kind.STUCK, run, "it is to be removed and does not end")]
+    )
 
 
 def _of_its_own_cancel(step: Row, want: Expected, found: Evidence) -> bool:

@@ -21,6 +21,9 @@ STEP_NAMES = {
     "start": "perdure.start",
     "debounce": "perdure.debounce",
     "fork": "perdure.fork",
+    "resume": "perdure.resume",
+    "rewind": "perdure.rewind",
+    "delete": "perdure.delete",
     "cancel": "perdure.cancel",
     "result": "perdure.result",
     "select": "perdure.select_workflow",
@@ -83,6 +86,8 @@ class Expected:
     """Whether it is cancelled once it has done all of this, so that all of it must be there."""
     children: dict[str, Program] = field(default_factory=dict)
     """What the runs that it starts do, by their id."""
+    removed: set[str] = field(default_factory=set)
+    """Those of them that it removes."""
 
 
 class Ends(Exception):

@@ -18,6 +18,34 @@ async def copied(node: Node, value: int) -> int:
     return mixed(node["key"], first + await fork.result() + value)
 
 
+async def resumed(node: Node, value: int) -> int:
+    """A child that fails, and is taken up again where it has failed: only to fail once more."""
+    child = await interpret().start({"nodes": node["nodes"]})
+    for again in (True, False):
+        try:
+            await child.result()
+        except ValueError:
+            value = mixed(node["key"], value)
+        if again:
+            await child.resume()
+    return value
+
+
+async def rewound(node: Node, value: int) -> int:
+    """A child that has ended well, and does all of it once more."""
+    child = await interpret().start({"nodes": node["nodes"]})
+    first = await child.result()
+    await child.rewind(0)
+    return mixed(node["key"], first + await child.result() + value)
+
+
+async def deleted(node: Node, value: int) -> int:
+    """A child that never ends by itself, and is removed with all that it has recorded."""
+    child = await interpret().start({"nodes": node["nodes"]})
+    await child.delete()
+    return mixed(node["key"], value)
+
+
 async def stopped(node: Node, value: int) -> int:
     """A child that never ends by itself, and is cancelled."""
     child = await interpret().start({"nodes": node["nodes"]})
@@ -43,4 +71,4 @@ async def interpreted(kind: str, node: Node, value: int) -> int:
     return await INTERPRETERS[kind](node, value)
 
 
-INTERPRETERS = {"copied": copied, "stopped": stopped}
+INTERPRETERS = {"copied": copied, "resumed": resumed, "rewound": rewound, "deleted": deleted, "stopped": stopped}

@@ -15,7 +15,7 @@ from perdure.errors import EncodingFailed, PayloadTooLarge
 from perdure.model.states import RunStatus, StepStatus
 
 from tests.faults.expectation import STEP_NAMES, Ends, Expected, ExpectedStep
-from tests.faults.programs import LISTENS, SPEAKS, WATCHES, Node, Program, heard, mixed
+from tests.faults.programs import LISTENS, MAKERS, SPEAKS, WATCHES, Node, Program, heard, mixed
 
 
 def expected(program: Program, run_id: str) -> Expected:
@@ -213,6 +213,27 @@ class _Walk:
             value = mixed(node["key"], value)
         return value
 
+    def resumed(self, node: Node, value: int) -> int:
+        child_id = self._next_child
+        child = self._start(Program(node["nodes"]))
+        self._result(child)
+        self._call("resume", child_id)
+        self._result(child)
+        return mixed(node["key"], mixed(node["key"], value))
+
+    def rewound(self, node: Node, value: int) -> int:
+        child_id = self._next_child
+        child = self._start(Program(node["nodes"]))
+        first = self._result(child)
+        self._call("rewind", child_id)
+        return mixed(node["key"], first + self._result(child) + value)
+
+    def deleted(self, node: Node, value: int) -> int:
+        self.found.removed.add(self._next_child)
+        self._start(Program(node["nodes"]))
+        self._call("delete", None)
+        return mixed(node["key"], value)
+
     def copied(self, node: Node, value: int) -> int:
         first = self._result(self._start(Program(node["nodes"])))
         return mixed(node["key"], first + self._result(self._start(Program(node["nodes"]), "fork")) + value)
@@ -226,7 +247,8 @@ class _Walk:
 
     def undone(self, node: Node, value: int) -> int:
         does = {**node, "kind": "does", "ends": node["kind"]}
-        done = self._start(Program([does])).steps[node["steps"] - 1].output
+        steps = self._start(Program([does])).steps
+        done = steps[node["steps"] - 1].output if node["steps"] else "0"
         if node["kind"] == "taken":
             self._call("get", json.loads(done or ""))
             self._add(ExpectedStep(STEP_NAMES["cancel"], StepStatus.SUCCEEDED, None, 0, (), any_output=True))
@@ -235,6 +257,10 @@ class _Walk:
 
     def does(self, node: Node, value: int) -> int:
         """The child that undoes what it has done."""
+        if not node["steps"]:
+            self._call("set", None)
+            self._step("stubborn", status=None)
+            raise Ends(RunStatus.CANCELLED)
         done = []
         for number in range(node["steps"]):
             value = mixed(f"{node['key']}.{number}", value)
@@ -359,42 +385,12 @@ class _Walk:
         raise Ends(RunStatus.MAX_RECOVERY_ATTEMPTS_EXCEEDED)
 
 
+NAMED = {"parked": "retried", "sequence": "nested", "taken": "undone", "raise": "raises"}
+"""Which method is that of a kind, where it is not called so."""
+
+THEIRS = ("listen", "watch", "speak", "does")
+"""Kinds that only the children of others are."""
+
 EXPECTATIONS: dict[str, Callable[[_Walk, Node, int], int]] = {
-    "step": _Walk.step,
-    "retried": _Walk.retried,
-    "parked": _Walk.retried,
-    "caught": _Walk.caught,
-    "gather": _Walk.gather,
-    "sequence": _Walk.nested,
-    "sleep": _Walk.sleep,
-    "race": _Walk.race,
-    "chance": _Walk.chance,
-    "told": _Walk.told,
-    "changed": _Walk.changed,
-    "transaction": _Walk.transaction,
-    "keyed": _Walk.keyed,
-    "children": _Walk.children,
-    "handled": _Walk.handled,
-    "late": _Walk.late,
-    "watched": _Walk.watched,
-    "watch": _Walk.watch,
-    "sole": _Walk.sole,
-    "again": _Walk.again,
-    "copied": _Walk.copied,
-    "stopped": _Walk.stopped,
-    **dict.fromkeys(("undone", "taken"), _Walk.undone),
-    "does": _Walk.does,
-    "quiet": _Walk.quiet,
-    "family": _Walk.family,
-    "trap": _Walk.trap,
-    "talk": _Walk.talk,
-    "listen": _Walk.listen,
-    "streamed": _Walk.streamed,
-    "speak": _Walk.speak,
-    "blocking": _Walk.blocking,
-    "fail": _Walk.fail,
-    "raise": _Walk.raises,
-    "attempts": _Walk.attempts,
-    "bad": _Walk.bad,
-    "poison": _Walk.poison,
+    kind: getattr(_Walk, NAMED.get(kind, kind)) for kind in (*MAKERS, *THEIRS)
 }

@@ -80,6 +80,9 @@ def mixed(key: str, value: int) -> int:
     return crc32(f"{key}:{value}".encode())
 
 
+REPEATABLE = ("step", "retried", "parked", "sleep", "chance", "changed")
+"""Kinds that may be done once more: what they leave outside of their run is not counted."""
+
 SPEAKS = ("key", "values", "closes", "nodes")
 """What the child that writes to a stream knows of it."""
 
@@ -329,9 +332,6 @@ class _Maker:
     def bad(self, _depth: int) -> Node:
         return {"how": self._random.choice(("nul", "surrogate", "nan", "huge", "refused", "refused"))}
 
-    def nothing(self, _depth: int) -> Node:
-        return {}
-
 
 MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "step": _Maker.step,
@@ -347,11 +347,13 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "handled": _Maker.handled,
     "late": _Maker.late,
     "watched": _Maker.watched,
-    "sole": _Maker.sole,
-    "again": _Maker.again,
-    "copied": _Maker.sole,
+    **dict.fromkeys(("sole", "copied"), _Maker.sole),
+    **dict.fromkeys(("again", "resumed"), _Maker.again),
+    "rewound": lambda maker, _: {"nodes": [maker.make(each) for each in maker._random.choices(REPEATABLE, k=2)]},
     "stopped": lambda maker, _: {"nodes": [*maker._flat()[:1], maker.make("trap")]},
-    **dict.fromkeys(("undone", "taken"), lambda maker, _: {"steps": maker._random.randint(1, 3)}),
+    "deleted": lambda maker, _: {"nodes": [maker.make(maker._random.choice(REPEATABLE)), maker.make("trap")]},
+    "undone": lambda maker, _: {"steps": maker._random.randint(1, 3)},
+    "taken": lambda maker, _: {"steps": maker._random.randint(0, 3)},
     "quiet": _Maker.quiet,
     "family": _Maker.family,
     "trap": _Maker.trap,
@@ -362,7 +364,7 @@ MAKERS: dict[str, Callable[[_Maker, int], Node]] = {
     "blocking": _Maker.blocking,
     "attempts": _Maker.attempts,
     "bad": _Maker.bad,
-    **dict.fromkeys(("told", "changed", "fail", "raise", "poison"), _Maker.nothing),
+    **dict.fromkeys(("told", "changed", "fail", "raise", "poison"), lambda _maker, _depth: {}),
 }
 
 FLAT: dict[str, float] = {
@@ -391,8 +393,8 @@ KINDS: dict[str, float] = {
     "handled": 3,
     "late": 1.5,
     "quiet": 2,
-    **dict.fromkeys(("sole", "again", "copied", "undone"), 2),
+    **dict.fromkeys(("sole", "again", "resumed", "rewound", "copied", "undone"), 2),
     "taken": 1.5,
-    "stopped": 1.5,
+    **dict.fromkeys(("stopped", "deleted"), 1.5),
     "watched": 3,
 }

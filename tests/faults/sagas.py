@@ -30,7 +30,8 @@ async def undone(node: Node, value: int) -> int:
 
 
 async def taken(node: Node, value: int) -> int:
-    """A child that is cancelled once it has done all that it does."""
+    """A child that is cancelled once it has done all that it does; or while it is at a step that is to be undone and
+    never succeeds."""
     child = await _child(node)
     await perdure.get_event(child.id, node["key"])
     await child.cancel("a program takes it back", mode=perdure.CancelMode.COMPENSATE)
@@ -43,6 +44,11 @@ async def taken(node: Node, value: int) -> int:
 
 async def does(node: Node, value: int) -> int:
     """The child."""
+    if not node["steps"]:
+        from tests.faults.flows import stubborn
+
+        await perdure.set_event(node["key"], value)
+        return await stubborn(node["key"]).undo(back, node["key"])
     for number in range(node["steps"]):
         key = f"{node['key']}.{number}"
         value = await races.plain(key, value, 0).undo(back, key)

@@ -92,6 +92,7 @@ def healthy() -> tuple[Started, Evidence]:
         "deadline_at": None,
         "finished_at": datetime(2026, 1, 1, tzinfo=UTC),
         "parent_id": None,
+        "deleted": False,
     }
     bodies = {(0, 1): 1, (1, 1): 1, (1, 2): 1}
     return run, Evidence(runs={"r": row}, steps={"r": rows}, bodies={"r": bodies})
@@ -320,6 +321,32 @@ def test_a_child_that_fails_is_expected_to_be_handled() -> None:
         ("perdure.result", StepStatus.FAILED),
     ]
     assert expected(want.children["r-0"], "r-0").status is RunStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("child", "kinds"),
+    [
+        (None, []),
+        ({"deleted": True, "status": RunStatus.CANCELLED}, []),
+        ({"deleted": True, "status": RunStatus.RUNNING}, [Kind.STUCK]),
+        ({"deleted": False, "status": RunStatus.CANCELLED}, [Kind.RUN_LOST]),
+    ],
+    ids=["gone", "about to go", "never ends", "forgotten"],
+)
+def test_a_child_that_was_removed_is_gone_or_has_ended(child: dict[str, Any] | None, kinds: list[Kind]) -> None:
+    run = Started("r", Program([{"kind": "deleted", "key": "d", "nodes": []}]))
+    want = expected(run.program, run.id)
+    found = healthy()[1]
+    found.runs["r"]["output"] = want.output  # type: ignore[index]
+    found.steps["r"] = {
+        index: {"name": step.name, "status": step.status, "output": step.output, "attempts": 0}
+        for index, step in enumerate(want.steps)
+    }
+    found.bodies.clear()
+    assert list(want.children) == ["r-0"]
+    if child is not None:
+        found.runs["r-0"] = child
+    assert [problem.kind for problem in judge([run], found)] == kinds
 
 
 def test_the_last_line_is_json_with_all_counts() -> None:

@@ -1,4 +1,5 @@
-"""Which bodies are said to have begun although their step was final, by the statement that looks for them."""
+"""Which bodies are said to have begun although their step was final, and which writes nobody was entitled to, by the
+statements that look for them."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from perdure.model.outcome import Succeeded
 
 from tests.faults.database import Database, database
+from tests.store.builders import claimed, finish
+from tests.store.builders import write as store_write
 from tests.support.postgres import PostgresServer
 
 RACE_LOST = 45
@@ -58,3 +62,40 @@ async def test_a_loser_that_begins_after_the_race_is_said(traces: Database) -> N
 
 async def test_a_loser_of_an_earlier_claim_is_said(traces: Database) -> None:
     assert await rerun(traces, status=RACE_LOST, asked=99.0, step_fence=0) == 1
+
+
+async def taken_away(traces: Database, prepare: str = "SELECT 1") -> list[str]:
+    """What is said of a run that has ended well, whose steps and whose row somebody removes after this statement."""
+
+    async def write(connection: Any) -> None:
+        run = await claimed(connection, "r")
+        await store_write(connection, run, finish(0, 1), ending=Succeeded("1"))
+        await connection.execute(prepare)
+        await connection.execute("TRUNCATE faults.step_writes, faults.run_writes")
+        await connection.execute("DELETE FROM perdure.workflow_steps")
+        await connection.execute("DELETE FROM perdure.workflows")
+
+    await traces.ask(write)
+    return sorted(row["what"] for row in await traces.rows("zombies"))
+
+
+async def test_what_is_to_be_removed_may_go_once_it_has_ended(traces: Database) -> None:
+    assert await taken_away(traces, "UPDATE perdure.workflows SET deleted = true") == []
+
+
+async def test_a_run_that_nobody_wants_removed_may_not_go(traces: Database) -> None:
+    assert await taken_away(traces) == ["run", "step 0"]
+
+
+async def test_a_run_that_has_ended_well_is_claimable_again_only_by_a_rewind(traces: Database) -> None:
+    async def write(connection: Any) -> None:
+        for name in ("rewound", "changed"):
+            run = await claimed(connection, name)
+            await store_write(connection, run, ending=Succeeded("1"))
+        await connection.execute("TRUNCATE faults.step_writes, faults.run_writes")
+        again = "UPDATE perdure.workflows SET status = 10, fence = fence + 1, finished_at = NULL"
+        await connection.execute(f"{again}, rewinds = rewinds + 1 WHERE id = 'rewound'")
+        await connection.execute(f"{again} WHERE id = 'changed'")
+
+    await traces.ask(write)
+    assert [row["run"] for row in await traces.rows("zombies")] == ["changed"]

@@ -64,7 +64,8 @@ CREATE TABLE faults.step_writes (
     run_cancel  text,
     ended_fence bigint,
     ended_by    text,
-    ended_here  boolean
+    ended_here  boolean,
+    run_deleted boolean
 );
 CREATE INDEX ON faults.step_writes (run);
 
@@ -81,7 +82,9 @@ CREATE TABLE faults.run_writes (
     worker       text,
     worker_state smallint,
     old_recoveries integer,
-    recoveries   integer
+    recoveries   integer,
+    rewound      boolean,
+    removed      boolean
 );
 COMMENT ON COLUMN faults.run_writes.worker_state IS 'of the new owner at a claim, of the old one otherwise';
 CREATE INDEX ON faults.run_writes (run);
@@ -94,33 +97,37 @@ CREATE FUNCTION faults.step_written() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     w record;
 BEGIN
-    SELECT r.status, r.fence, r.worker_id, r.cancel_mode, r.ended_fence, r.ended_by, r.xmin = pg_current_xact_id()::xid AS here
+    SELECT r.status, r.fence, r.worker_id, r.cancel_mode, r.ended_fence, r.ended_by, r.xmin = pg_current_xact_id()::xid AS here,
+           r.deleted
       INTO w FROM perdure.workflows r WHERE r.id = coalesce(new.workflow_id, old.workflow_id);
     INSERT INTO faults.step_writes (app, run, step_index, old_status, old_fence, old_seq, status, fence, seq,
-                                    run_status, run_fence, run_worker, run_cancel, ended_fence, ended_by, ended_here)
+                                    run_status, run_fence, run_worker, run_cancel, ended_fence, ended_by, ended_here,
+                                    run_deleted)
     VALUES (faults.writer(), coalesce(new.workflow_id, old.workflow_id), coalesce(new.step_index, old.step_index),
             old.status, old.fence, old.seq, new.status, new.fence, new.seq,
-            w.status, w.fence, w.worker_id, w.cancel_mode, w.ended_fence, w.ended_by, w.here);
+            w.status, w.fence, w.worker_id, w.cancel_mode, w.ended_fence, w.ended_by, w.here, w.deleted);
     RETURN NULL;
 END $$;
 
 CREATE FUNCTION faults.run_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO faults.run_writes (app, run, old_status, old_fence, old_worker, status, fence, worker,
-                                   old_recoveries, recoveries, worker_state)
+                                   old_recoveries, recoveries, rewound, removed, worker_state)
     VALUES (faults.writer(), coalesce(new.id, old.id), old.status, old.fence, old.worker_id,
-            new.status, new.fence, new.worker_id, old.recoveries, new.recoveries,
+            new.status, new.fence, new.worker_id, old.recoveries, new.recoveries, new.rewinds = old.rewinds + 1,
+            tg_op = 'DELETE' AND old.deleted AND old.status >= 50,
             (SELECT k.state FROM perdure.workers k
               WHERE k.id = CASE WHEN old.status = 10 AND new.status = 30 THEN new.worker_id ELSE old.worker_id END));
     RETURN NULL;
 END $$;
 
--- Outcomes: written only by whoever ends the run in the same transaction.
+-- Outcomes: written only by whoever ends the run in the same transaction, and taken away by what makes it claimable.
 CREATE FUNCTION faults.payload_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM perdure.workflows r
-                    WHERE r.id = new.workflow_id AND r.ended_by = faults.writer()
-                      AND r.xmin = pg_current_xact_id()::xid) THEN
+                    WHERE r.id = new.workflow_id AND r.xmin = pg_current_xact_id()::xid
+                      AND (r.ended_by = faults.writer()
+                           OR new.output IS NULL AND new.error IS NULL AND r.status = 10 AND r.worker_id IS NULL)) THEN
         INSERT INTO faults.run_writes (app, run, old_status, status) VALUES (faults.writer(), new.workflow_id, 99, 98);
     END IF;
     RETURN NULL;
@@ -145,6 +152,10 @@ SELECT s.*
                             AND (s.app = 'perdure-sweeper' AND s.run_status IN (10, 20) OR s.run_status IN (60, 80))
                             AS reopened) AS by_retry
  WHERE NOT coalesce(by_retry.reopened, false)
+   -- A rewind takes the steps away of a run that it makes claimable.
+   AND NOT coalesce(s.status IS NULL AND s.run_status = 10 AND s.run_worker IS NULL AND s.ended_here, false)
+   -- What is to be removed goes once it has ended.
+   AND NOT coalesce(s.status IS NULL AND s.run_status >= 50 AND s.run_deleted, false)
    AND NOT (coalesce(s.run_status = 30 AND s.run_worker = s.app AND s.run_fence = s.fence
                      OR s.ended_here AND s.ended_by = s.app AND s.ended_fence = s.fence, false)
             AND coalesce(s.old_status, 0) < 30
@@ -153,12 +164,13 @@ SELECT s.*
 CREATE VIEW faults.zombie_run_writes AS
 SELECT r.*
   FROM faults.run_writes r
- WHERE r.old_status IS NOT NULL
+ WHERE r.old_status IS NOT NULL AND r.removed IS NOT TRUE
    AND (r.status, r.fence, r.worker) IS DISTINCT FROM (r.old_status, r.old_fence, r.old_worker)
    AND NOT coalesce(
        r.fence = r.old_fence + 1 AND CASE
            WHEN r.old_status = 10 AND r.status = 30 THEN r.worker = r.app AND r.worker_state = 10
            WHEN r.old_status = 30 THEN r.worker IS NULL AND (r.app = r.old_worker OR r.worker_state IN (30, 40))
            WHEN r.old_status IN (10, 20, 40) THEN r.worker IS NULL AND r.status <> 30
+           WHEN r.old_status = 50 THEN r.worker IS NULL AND r.status = 10 AND r.rewound
            WHEN r.old_status IN (60, 80) THEN r.worker IS NULL AND r.status = 10
        END, false)
