@@ -278,6 +278,8 @@ BAD = [
     (lambda: perdure.send("them", 1, "t" * 256), InvalidArgument),
     (lambda: perdure.send("them", 1, "\ud800"), InvalidArgument),
     (lambda: perdure.send("them", 1, 7), InvalidArgument),
+    (lambda: perdure.send("them", 1, None), InvalidArgument),
+    (lambda: perdure.recv(None), InvalidArgument),
     (lambda: perdure.send("them", 1, key=""), InvalidArgument),
     (lambda: perdure.send("them", "\x00"), EncodingFailed),
     (lambda: perdure.send("them", "\ud800"), EncodingFailed),

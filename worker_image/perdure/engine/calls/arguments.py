@@ -34,6 +34,8 @@ def limit_of_time(value: Seconds | None) -> float | None:
 
 def topic_of(value: str) -> str:
     """A topic; the empty one is the default. Raises `InvalidArgument`."""
+    if value is None:
+        raise InvalidArgument("topic is a text, not None: nothing would ever be received on it")
     if value != "":
         check_text("topic", value, TEXT_MAX)
     return value
