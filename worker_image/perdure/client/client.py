@@ -38,6 +38,7 @@ from perdure.engine.context import outside_of_runs
 from perdure.engine.encoding import input_encoding
 from perdure.engine.registry import WorkflowDefinition
 from perdure.engine.serialization import Codec, Serializer, Serializers
+from perdure.errors import ClientClosed
 from perdure.model.serialization import Serialization, SerializationName
 from perdure.model.start import ID_MAX, NAME_MAX, Seconds, StartOptions, check_text
 from perdure.store.clients import RunStart
@@ -311,8 +312,10 @@ class Client:
         future = self._watcher.watch(row.id, POLL_SECONDS, asleep=True)
         try:
             created = await self._creator.create([(start, row)], awaited=True)
-        except BaseException:
+        except BaseException as error:
             self._watcher.forget(row.id, future)
+            if isinstance(error, ClientClosed):
+                raise self._watcher.farewell(row.id) from error
             raise
         if (run_id := created.id_of(row)) != row.id:
             self._watcher.forget(row.id, future)

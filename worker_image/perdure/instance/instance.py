@@ -261,4 +261,6 @@ class Instance(Client):
 
 
 def _interrupted(run_id: str) -> PerdureError:
-    return Interrupted(f"the instance was shut down while run {run_id} was waited for; it goes on elsewhere", run_id)
+    return Interrupted(
+        f"the instance was shut down before run {run_id} had ended; stored, it goes on elsewhere", run_id
+    )
