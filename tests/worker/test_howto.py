@@ -3,8 +3,10 @@
 import ast
 import asyncio
 import inspect
+import logging
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,17 @@ PYTEST = {
     "PYTEST_ADDOPTS": "",
 }
 """The reader's pytest has these two alone; the one of the tests has more."""
+
+
+@pytest.fixture(autouse=True)
+def log_levels_stay() -> Iterator[None]:
+    """A guide sets the level of a logger, for its reader's process and not for the tests that come after it."""
+    known = logging.root.manager.loggerDict
+    before = {name: each.level for name, each in known.items() if isinstance(each, logging.Logger)}
+    yield
+    for name, each in known.items():
+        if isinstance(each, logging.Logger):
+            each.setLevel(before.get(name, logging.NOTSET))
 
 
 async def run(block: Block, names: dict[str, Any]) -> None:
