@@ -47,7 +47,7 @@ TIERS = (
         "workers and `perdure dev` on a real Postgres",
         ("tests/worker", "tests/dev"),
         # Half of the time these wait for leases to end and for killed processes.
-        processes=3,
+        processes=4,
         machine=machine.pooler,
     ),
     Tier("protocol", "random programs under faults", ("tests/model", "tests/faults"), processes=2),
@@ -56,10 +56,16 @@ TIERS = (
         "reconcile",
         "the operator on a real API server",
         ("tests/reconcile",),
-        processes=2,
+        processes=3,
         machine=machine.control_plane,
     ),
-    Tier("chart", "the charts: lint, golden files, alerts", ("tests/chart",), machine=machine.chart_tools),
+    Tier(
+        "chart",
+        "the charts: lint, golden files, alerts",
+        ("tests/chart",),
+        processes=2,
+        machine=machine.chart_tools,
+    ),
     Tier("cluster", "end to end on a real cluster", ("tests/cluster",), machine=machine.cluster),
 )
 
