@@ -1,4 +1,6 @@
 import asyncio
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -6,7 +8,16 @@ import asyncpg
 import pytest
 from perdure.errors import ConfigurationError
 from perdure.store import pool
-from perdure.store.pool import connect, create_pool, database_url, is_bad_row, is_transient, migrate_url
+from perdure.store.pool import (
+    connect,
+    connection_errors,
+    create_pool,
+    database_url,
+    is_bad_row,
+    is_transient,
+    migrate_url,
+    transaction,
+)
 from perdure.store.usersql import CLIENT_KEEPALIVE, SqlPool
 
 from tests.store.builders import Connection
@@ -220,3 +231,42 @@ async def test_a_body_that_waits_for_a_server_that_has_vanished_does_not_wait_fo
 )
 def test_what_an_error_means(error: BaseException, transient: bool, bad: bool) -> None:
     assert (is_transient(error), is_bad_row(error)) == (transient, bad)
+
+
+@pytest.mark.parametrize("how", ["the driver gives up", "the call is cancelled"])
+async def test_a_transaction_whose_server_falls_silent_ends_with_its_statement(pg_url: str, how: str) -> None:
+    """The driver's own would wait for ever: its rollback comes after the answer to the statement."""
+    connection = await connect(pg_url, application_name="x")
+    server, frozen = connection.get_server_pid(), asyncio.Event()
+
+    async def silent() -> None:
+        async with transaction(connection):
+            await connection.fetchval("SELECT 1")
+            os.kill(server, signal.SIGSTOP)
+            frozen.set()
+            await connection.fetchval("SELECT 2", timeout=0.1 if how == "the driver gives up" else None)
+
+    asked = asyncio.ensure_future(silent())
+    try:
+        await frozen.wait()
+        if how == "the call is cancelled":
+            asked.cancel()
+        with pytest.raises((asyncio.CancelledError, *connection_errors)):
+            await asyncio.wait_for(asyncio.shield(asked), 30)
+        assert asked.done()
+        assert connection.is_closed()
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+async def test_an_error_in_a_transaction_undoes_it_and_leaves_the_session(pg_url: str) -> None:
+    connection = await connect(pg_url, application_name="x")
+    await connection.execute("CREATE TEMPORARY TABLE kept (number integer)")
+    with pytest.raises(LookupError):
+        async with transaction(connection):
+            await connection.execute("INSERT INTO kept VALUES (1)")
+            raise LookupError
+    async with transaction(connection):
+        await connection.execute("INSERT INTO kept VALUES (2)")
+    assert [row["number"] for row in await connection.fetch("SELECT number FROM kept")] == [2]
+    await connection.close()

@@ -40,6 +40,7 @@ from perdure.model.schedules import (
 from perdure.model.start import ID_MAX, Seconds, StartOptions, check_text, positive_seconds
 from perdure.model.ticks import check, ticks_within
 from perdure.store import schedules as store
+from perdure.store.pool import transaction
 from perdure.store.schedules import ScheduleRow, Sight, Started
 
 WINDOW_SECONDS = 3600.0
@@ -292,7 +293,7 @@ class Schedules:
     async def _apply_rows(
         self, connection: asyncpg.Connection[Any], rows: Sequence[ScheduleRow], owner: str, *, change: bool
     ) -> None:
-        async with connection.transaction():
+        async with transaction(connection):
             done = await store.apply(connection, self._namespace, owner, rows, change=change)
             if refused := sorted({each.name for each in rows} - done):
                 why = "it belongs to another owner" if change else "there is one that says something else"

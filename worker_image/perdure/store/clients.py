@@ -14,6 +14,7 @@ import asyncpg
 from perdure.model.rows import ClaimedRun, workflow_requirement
 from perdure.model.serialization import NUMBERS, Serialization
 from perdure.model.states import RunStatus
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 
 FIRST_FENCE = 1
@@ -216,7 +217,7 @@ async def rerun(connection: asyncpg.Connection[Any], run_id: str, token: int) ->
     Namespace and pool of the run, durable on return; None when it has not failed or this very start, which `token`
     stands for, has run it again before.
     """
-    async with connection.transaction():
+    async with transaction(connection):
         if await connection.fetchval(sql("rerun_lock"), run_id, token) is None:
             return None
         undone = await connection.fetchrow(sql("undo_first"), run_id)

@@ -15,6 +15,7 @@ import asyncpg
 from perdure.model.start import DURATION_MAX_SECONDS
 from perdure.store import clients
 from perdure.store.clients import RunStart
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 
 CALLS_KEPT = 16
@@ -42,7 +43,7 @@ async def debounce(connection: asyncpg.Connection[Any], namespace: str, asked: D
     """Postpone the run of this key and give it this input, or create it; its id. Durable on return, and done once
     however often the same call is sent."""
     key = (namespace, asked.run.workflow, asked.key)
-    async with connection.transaction():
+    async with transaction(connection):
         held = await connection.fetchrow(sql("debounce_lock"), *key, asked.run.id, asked.call)
         assert held is not None
         run_id: str = held["run_id"]

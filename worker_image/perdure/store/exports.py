@@ -12,6 +12,7 @@ from perdure.model.rows import RecordedStep
 from perdure.model.serialization import from_number
 from perdure.model.states import RunStatus
 from perdure.store.claims import history
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 from perdure.telemetry.build import VERSION
 
@@ -21,7 +22,7 @@ PAGE = 100
 
 async def export(connection: asyncpg.Connection[Any], run_id: str) -> RunHistory | None:
     """The history of a run, whatever its status; None when there is none of this id."""
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
+    async with transaction(connection, isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(sql("export_run"), run_id)
         if row is None:
             return None

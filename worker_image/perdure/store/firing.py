@@ -22,6 +22,7 @@ from perdure.model.schedules import Overlap, run_id_of_tick
 from perdure.model.states import CancelMode
 from perdure.store import runs
 from perdure.store import schedules as store
+from perdure.store.pool import transaction
 from perdure.store.schedules import Decided, Started
 from perdure.telemetry.logs import get_logger
 
@@ -64,7 +65,7 @@ async def fire_due(connection: Connection, skipped: timedelta = NOT_AHEAD) -> Fi
     # Looked at before a transaction is opened: mostly there is nothing.
     if not await store.due(connection, LIMIT):
         return NOTHING
-    async with connection.transaction():
+    async with transaction(connection):
         due = await store.due(connection, LIMIT)
         careful = [each for each, _ in due if each.rule.overlap is not Overlap.ALLOW or each.queued is not None]
         names = [(each.namespace, each.name) for each in careful]

@@ -30,6 +30,7 @@ from perdure.model.listing import (
 from perdure.model.serialization import from_number
 from perdure.model.states import CancelMode, RunStatus, StepStatus
 from perdure.store import waiting
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 
 PORTION = 5000
@@ -80,7 +81,7 @@ async def page(connection: asyncpg.Connection[Any], query: RunQuery) -> RunPage:
     portion = FIRST_PORTION if query.filter.sparse else query.limit + 1
     for number in count():
         wanted = query.limit + 1 - len(found)
-        async with connection.transaction(isolation="repeatable_read", readonly=True):
+        async with transaction(connection, isolation="repeatable_read", readonly=True):
             places = await _places(connection, query, after, max(portion, wanted), rare=number >= PORTIONS)
             ids = [place.id for place in places]
             found += await _details(

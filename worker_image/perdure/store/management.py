@@ -50,6 +50,7 @@ from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.start import ATTRIBUTES_MAX_BYTES
 from perdure.model.states import CancelMode, RunStatus
 from perdure.store import listing, runs
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 from perdure.store.transaction import Claim
 
@@ -81,7 +82,7 @@ async def manage(connection: asyncpg.Connection[Any], ids: Sequence[str], verb: 
     Made again after a lost answer it has no second effect, but for a rewind and a delay, which begin anew. Raises
     `NonExistentWorkflow`, `WorkflowNotRewindable`, `ConflictingWorkflow`, `InvalidArgument`.
     """
-    async with connection.transaction():
+    async with transaction(connection):
         found = await _lock(connection, ids)
         return await _apply(connection, [_standing(found, each) for each in ids], verb)
 
@@ -95,7 +96,7 @@ async def manage_for(
     Raises `CallerLost` when the caller has another owner (`WorkflowConflict`) or is gone (`NonExistentWorkflow`), and
     as `manage`.
     """
-    async with connection.transaction():
+    async with transaction(connection):
         found = await _lock(connection, [claim.run_id, run_id])
         flags = _flags(found.get(claim.run_id), claim)
         if write is not None:

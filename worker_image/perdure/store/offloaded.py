@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 
 PAGE = 500
@@ -21,7 +22,7 @@ async def names(connection: asyncpg.Connection[Any], prefix: str) -> AsyncIterat
 
     It reads all of the database, in small statements of one read-only transaction.
     """
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
+    async with transaction(connection, isolation="repeatable_read", readonly=True):
         for row in await connection.fetch(sql("offload_others"), prefix):
             yield row["name"]
         scope, key = "", ""

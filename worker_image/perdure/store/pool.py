@@ -6,10 +6,12 @@ statement or a half-open connection from outliving a lease.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 import asyncpg
@@ -143,6 +145,31 @@ async def connect(
         )
     except asyncpg.PostgresError as error:
         raise _explained(error) from error
+
+
+@asynccontextmanager
+async def transaction(
+    connection: asyncpg.Connection[Any],
+    *,
+    isolation: Literal["read_committed", "repeatable_read", "serializable"] = "read_committed",
+    readonly: bool = False,
+) -> AsyncIterator[None]:
+    """A transaction of one of our own sessions: committed at the end of the block, rolled back by an error in it.
+
+    Where nothing is known of the server, or the block is cancelled, the session is ended instead: the driver's rollback
+    first waits for the answer to the statement before, without any limit, also when the line is long cut.
+    """
+    begun = connection.transaction(isolation=isolation, readonly=readonly)
+    await begun.start()
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (asyncio.CancelledError, *connection_errors)):
+            connection.terminate()
+        else:
+            await begun.rollback()
+        raise
+    await begun.commit()
 
 
 async def create_pool(

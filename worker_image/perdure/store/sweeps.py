@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 
 from perdure.model.states import RunStatus
+from perdure.store.pool import transaction
 from perdure.store.statements import sql
 
 READY_ROOM = 500
@@ -39,7 +40,7 @@ async def wake_due(connection: asyncpg.Connection[Any], limit: int) -> list[tupl
     retried: list[asyncpg.Record] = []
     # Looked at before a transaction is opened: retries of whole runs are rare.
     if await connection.fetch(sql("sweep_retry_lock"), limit):
-        async with connection.transaction():
+        async with transaction(connection):
             held = await connection.fetch(sql("sweep_retry_lock"), limit)
             ids = sorted(row["id"] for row in held)
             await connection.execute(sql("sweep_retry_steps"), ids)

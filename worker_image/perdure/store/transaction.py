@@ -15,7 +15,7 @@ import asyncpg
 from perdure.model.rows import OwnedFlags, StepWrite
 from perdure.model.states import CancelMode, StepStatus
 from perdure.store import journal
-from perdure.store.pool import IDLE_TRANSACTION_SECONDS, LOCK_FRACTION, STATEMENT_SECONDS
+from perdure.store.pool import IDLE_TRANSACTION_SECONDS, LOCK_FRACTION, STATEMENT_SECONDS, transaction
 from perdure.store.statements import sql
 
 
@@ -74,7 +74,7 @@ async def settled(connection: asyncpg.Connection[Any], claim: Claim, write: Step
 
     Call it only when the COMMIT had been sent: before, nothing can have been committed.
     """
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.fetchrow(sql("transaction_settled"), claim.run_id)
         found = await journal.steps_at(connection, claim.run_id, claim.fence, [write.index])
     return found.get(write.index) == (write.seq, StepStatus.SUCCEEDED)

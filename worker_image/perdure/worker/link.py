@@ -1,8 +1,7 @@
 """One database connection that is opened when first used and again after it broke.
 
 Every service of the worker has one of its own, so that no statement waits behind another's. Keeps the promise that
-nothing hangs: connecting and each statement have their limits (`perdure.store.pool`), and a connection whose fate is
-unknown is thrown away, never used again.
+nothing hangs: every call has a limit, and a connection whose fate is unknown is thrown away, never used again.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import asyncpg
 
 from perdure.errors import PoolerInTheWay
 from perdure.store import pooler
-from perdure.store.pool import CONNECT_SECONDS, STATEMENT_SECONDS, connect, connection_errors, is_bad_row
+from perdure.store.pool import STATEMENT_SECONDS, connect, connection_errors, is_bad_row
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 
-CONNECT_MARGIN = 5.0
-"""Seconds over a statement's own timeout that connecting may take: with a short lease it is worth no longer wait."""
+CALL_MARGIN = 5.0
+"""Seconds over the statement's own timeout for connecting and for the answer to travel."""
 
 
 class Link:
@@ -57,21 +56,17 @@ class Link:
 
         Raises what the operation raises; after an error that leaves the connection in doubt it is thrown away.
         """
-        await self._turn.acquire()
-        try:
-            connection = self._connection
-            if connection is None or connection.is_closed():
-                connection = await self._opened()
-            return await operation(connection, *args, **kwargs)
-        except BaseException as error:
-            # A cancelled call may leave its statement running: the next one must not wait behind it.
-            if _in_doubt(error):
-                self.drop()
-            if (advice := pooler.explain(error)) is not None:
-                raise PoolerInTheWay(advice) from error
-            raise
-        finally:
-            self._turn.release()
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._statement_timeout + CALL_MARGIN):
+                    return await operation(await self._opened(), *args, **kwargs)
+            except BaseException as error:
+                # A cancelled call may leave its statement running: the next one must not wait behind it.
+                if _in_doubt(error):
+                    self.drop()
+                if (advice := pooler.explain(error)) is not None:
+                    raise PoolerInTheWay(advice) from error
+                raise
 
     def drop(self) -> None:
         """Throw the connection away without a word to the server."""
@@ -90,13 +85,14 @@ class Link:
             connection.terminate()
 
     async def _opened(self) -> Connection:
-        self._connection = await connect(
-            self._url,
-            application_name=self._application_name,
-            statement_timeout=self._statement_timeout,
-            lock_timeout=self._lock_timeout,
-            connect_timeout=min(CONNECT_SECONDS, self._statement_timeout + CONNECT_MARGIN),
-        )
+        if not self.open:
+            self._connection = await connect(
+                self._url,
+                application_name=self._application_name,
+                statement_timeout=self._statement_timeout,
+                lock_timeout=self._lock_timeout,
+            )
+        assert self._connection is not None
         return self._connection
 
 
