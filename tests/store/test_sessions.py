@@ -6,7 +6,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from perdure.store import sessions
+from perdure.errors import NonExistentWorkflow
+from perdure.model.management import Delete
+from perdure.store import management, sessions
 from perdure.store.pool import connect
 from perdure.store.sessions import Connection, Sessions
 
@@ -63,6 +65,15 @@ async def test_a_refused_statement_leaves_the_session_and_a_cancelled_one_does_n
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert await shared.run(pid) != first
+    await shared.close(10.0)
+
+
+async def test_a_refusal_of_ours_leaves_the_session(pg_url: str) -> None:
+    shared = Sessions(pg_url, application_name=NAME, size=1)
+    first = await shared.run(pid)
+    with pytest.raises(NonExistentWorkflow):
+        await shared.run(management.manage, ["nowhere"], Delete())
+    assert await shared.run(pid) == first
     await shared.close(10.0)
 
 

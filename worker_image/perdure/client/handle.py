@@ -185,6 +185,8 @@ class Handle(Generic[R]):
             async with asyncio.timeout(limit):
                 return await future
         except TimeoutError:
+            if future.done() and not future.cancelled():
+                return future.result()  # the end came in the turn of the loop in which the limit did
             trouble = self._watcher.trouble
             raise WaitTimeout(
                 f"run {self.id} has not ended within {limit:g} s; it goes on"

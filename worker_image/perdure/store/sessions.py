@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 
+from perdure.errors import PerdureError
 from perdure.store.pool import connect, connection_errors, is_transient
 
 P = ParamSpec("P")
@@ -55,8 +56,9 @@ class Sessions:
                     raise asyncpg.InterfaceError("the sessions are closed")
                 return await operation(connection, *args, **kwargs)
             except BaseException as error:
-                # A cancelled statement may go on at the server: the next one must not wait behind it.
-                if not isinstance(error, asyncpg.PostgresError) or is_transient(error):
+                # A cancelled statement may go on at the server: the next one must not wait behind it. A refusal, the
+                # server's or ours, leaves the session as it was.
+                if not isinstance(error, asyncpg.PostgresError | PerdureError) or is_transient(error):
                     connection.terminate()
                 raise
             finally:

@@ -111,7 +111,8 @@ WITH own AS MATERIALIZED (
            reopen = e.kind = 'failed' AND e.status = 20,
            undo = CASE WHEN e.kind = 'failed' AND e.status = 10 THEN 2 ELSE w.undo END,
            suspended = w.suspended AND NOT (e.kind = 'failed' AND e.status = 10),
-           cancel_reason = CASE WHEN e.kind = 'cancelled' AND e.status = 70 THEN coalesce(w.cancel_reason, e.reason) ELSE w.cancel_reason END,
+           cancel_reason = CASE WHEN e.kind = 'cancelled' AND e.status = 70 THEN coalesce(w.cancel_reason, e.reason)
+                                ELSE w.cancel_reason END,
            wake_at = CASE WHEN e.status IN (20, 40) THEN e.wake_at END,
            waiting_for = CASE WHEN e.status NOT IN (20, 40) THEN NULL
                               WHEN e.wake_at IS NULL THEN e.waiting_for
